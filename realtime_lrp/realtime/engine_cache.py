@@ -17,6 +17,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.names import AUTO, VIEWER_COMPOSITE
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import Error, first_line
+from realtime_lrp.relevance.maps.targets import VERSUS
 from realtime_lrp.system import machine
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class EngineChoice:
     # common cancels, so that this takes a more precise engine.
     contrast: bool = False
 
+    @classmethod
+    def of(cls, config: Config) -> EngineChoice:
+        """The configuration's choice."""
+        lrp, random = config.lrp, config.model.weights == "random"
+        contrast = is_auto_contrast(config, lrp.target)
+        return cls(lrp.method, lrp.composite, config.overlay.map, random=random, contrast=contrast)
+
     def with_composite(self, name: str) -> EngineChoice:
         """The choice with this composite where it is `auto`."""
         return replace(self, composite=name) if self.composite == AUTO else self
@@ -66,6 +74,11 @@ class EngineChoice:
             overlay={"map": self.channels},
             model={"weights": "random" if self.random else own},
         )
+
+
+def is_auto_contrast(config: Config, target: str) -> bool:
+    """Whether the target is a contrast and the precision `auto`, see `EngineChoice`."""
+    return config.lrp.precision == "auto" and VERSUS in target
 
 
 class EngineCache:

@@ -32,7 +32,6 @@ from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Meter, Stats
-from realtime_lrp.relevance.maps.targets import VERSUS
 from realtime_lrp.system import machine
 from realtime_lrp.system.geometry import FloatBox
 
@@ -308,12 +307,16 @@ class RelevanceThread:
 
     def _go_on(self, request: MapRequest, engine: Engine) -> None:
         """Starts the next frame, if there is one, and finishes the oldest one in flight."""
-        in_flight, frame, asked = self._in_flight, request.frame, self._possible(request, engine)
+        in_flight, frame, asked, cache = self._in_flight, request.frame, request, self.engine_cache
+        if request.concepts and not (cache and cache.has_concepts(engine, request.concepts)):
+            asked = replace(request, concepts=None)  # they cannot be computed at once
         if frame is None:
             with self.waiting:
                 timeout_s = 0 if self._done() else POLL_S if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
-            if frame is None and self._asks_otherwise(asked, engine):
+            # a photo stays for seconds, and was explained for another request
+            before = self._last and self._last[1:]
+            if frame is None and self._changeable and before not in (None, (asked, engine)):
                 frame = self._frames.newest()
         elif self._last == (frame.number, asked, engine):
             frame = None
@@ -328,7 +331,7 @@ class RelevanceThread:
         full = len(in_flight) >= engine.in_flight
         if full or (frame is None and self._done()):
             seconds = in_flight.popleft()[1]()
-            preparing = bool(self.engine_cache and self.engine_cache.preparing)
+            preparing = bool(cache and cache.preparing)
             if others := preparing + self.others():
                 while in_flight:  # else these maps would be old ones after the rest
                     in_flight.popleft()[1]()
@@ -337,16 +340,6 @@ class RelevanceThread:
 
     def _done(self) -> bool:
         return bool(self._in_flight) and self._in_flight[0][0]()
-
-    def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:
-        """Whether the newest frame was explained for another request: a photo stays for seconds."""
-        return self._changeable and self._last is not None and self._last[1:] != (asked, engine)
-
-    def _possible(self, request: MapRequest, engine: Engine) -> MapRequest:
-        """The request without the channels that cannot be computed at once."""
-        wanted, cache = request.concepts, self.engine_cache
-        ready = wanted and cache and cache.has_concepts(engine, wanted)
-        return request if wanted is None or ready else replace(request, concepts=None)
 
     def _start(
         self, frame: Item[np.ndarray], request: MapRequest, engine: Engine
@@ -374,15 +367,11 @@ class RelevanceThread:
             found, tested = result.concepts, self._tested
             follows = tested and tested.engine is engine and tested.request == request
             explained = ExplainedFrame(
-                frame=frame,
-                picture=picture,
-                request=request,
-                engine=engine,
-                result=result,
+                frame, picture, request, engine, result,
                 probed=tested.probed if tested and follows else None,
                 shares=None if found is None else self._shares.add(series, found, start),
                 loss=self._loss_of(engine, picture, result, request.box),
-            )
+            )  # fmt: skip
             if engine.scores_ready:
                 explained = _with_uncovered(explained)
             now = time.monotonic()
@@ -453,18 +442,6 @@ def _named(error: Error, network: str) -> Error:
 
 def first_request(config: Config) -> MapRequest:
     """The configuration's request."""
-    lrp = config.lrp
-    choice = EngineChoice(
-        lrp.method,
-        lrp.composite,
-        config.overlay.map,
-        random=config.model.weights == "random",
-        contrast=is_auto_contrast(config, lrp.target),
-    )
     region = corners(config.input.region) if config.input.region else None
-    return MapRequest(choice, lrp.target, region=region, aim=Aim.of(config))
-
-
-def is_auto_contrast(config: Config, target: str) -> bool:
-    """Whether the target is a contrast and the precision `auto`, see `EngineChoice`."""
-    return config.lrp.precision == "auto" and VERSUS in target
+    choice = EngineChoice.of(config)
+    return MapRequest(choice, config.lrp.target, region=region, aim=Aim.of(config))

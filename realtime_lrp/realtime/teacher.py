@@ -98,7 +98,11 @@ class Teacher:
             elif key in self.keys:
                 self._show(self.keys[key], by, event.time)
             elif self.lesson.showings:
-                self._take_back(all_of_class=key == FORGET)
+                last = self.lesson.showings.pop().number
+                if key == FORGET:
+                    kept = (one for one in self.lesson.showings if one.number != last)
+                    self.lesson.showings = list(kept)
+                self._shown, self._changed = "", True
         return True
 
     def _show(self, name: str, by: str, now: float) -> None:
@@ -112,13 +116,6 @@ class Teacher:
             self._held = True
         else:
             self._shown = ""
-
-    def _take_back(self, all_of_class: bool) -> None:
-        lesson = self.lesson
-        last = lesson.showings.pop().number
-        if all_of_class:
-            lesson.showings = [one for one in lesson.showings if one.number != last]
-        self._shown, self._changed = "", True
 
     def status(self) -> str:
         """The teacher's present work in words."""

@@ -19,13 +19,7 @@ from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.result import FoundBox, Result, Segments, shares_of
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.relevance.maps.targets import class_label
-from realtime_lrp.system.files import (
-    atomic_file,
-    atomic_folder,
-    check_folder,
-    check_output,
-    refuse_link,
-)
+from realtime_lrp.system import files
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -47,11 +41,11 @@ def companions_of(target: Path, sidecar: bool, summary: bool, maps: Path | None)
 def check_companions(paths: Mapping[str, Path], replace: bool) -> None:
     """Refuses files that cannot be made, are links, or would have to be replaced."""
     for kind, path in paths.items():
-        refuse_link(path)
+        files.refuse_link(path)
         if kind == "maps":
-            check_folder(path, replace, MAPS_PREFIX)
+            files.check_folder(path, replace, MAPS_PREFIX)
         else:
-            check_output(path, replace)
+            files.check_output(path, replace)
 
 
 class Companions:
@@ -68,9 +62,9 @@ class Companions:
     def __init__(self, paths: Mapping[str, Path], stack: ExitStack, replace: bool):
         self.parts = {
             kind: stack.enter_context(
-                atomic_folder(path, replace, MAPS_PREFIX)
+                files.atomic_folder(path, replace, MAPS_PREFIX)
                 if kind == "maps"
-                else atomic_file(path, replace)
+                else files.atomic_file(path, replace)
             )
             for kind, path in paths.items()
         }

@@ -62,7 +62,11 @@ def save_snapshot(png: Path, snapshot: Snapshot) -> None:
 
 def write_data(file: IO[bytes], snapshot: Snapshot) -> None:
     """Writes what NAME.npz holds, see `save_snapshot`."""
-    np.savez_compressed(file, **_arrays(snapshot))
+    arrays = _arrays(snapshot)
+    arrays |= {"picture": snapshot.picture, "config": as_yaml(Settings(snapshot.config, {}))}
+    for number, one in snapshot.further.items():
+        arrays |= {f"{name}_{number}": value for name, value in _arrays(one).items()}
+    np.savez_compressed(file, **arrays)
 
 
 def encode_view(snapshot: Snapshot) -> bytes:
@@ -75,18 +79,6 @@ def _provenance(snapshot: Snapshot) -> Provenance:
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, Any]:
-    arrays = {
-        **_arrays_of_network(snapshot),
-        "picture": snapshot.picture,
-        "config": as_yaml(Settings(snapshot.config, {})),
-    }
-    for number, one in snapshot.further.items():
-        own = _arrays_of_network(one)
-        arrays |= {f"{name}_{number}": value for name, value in own.items()}
-    return arrays
-
-
-def _arrays_of_network(snapshot: Snapshot) -> dict[str, Any]:
     engine, result, explained = snapshot.engine, snapshot.result, snapshot.explained_picture
     asked = {
         "method": engine.config.lrp.method, "map": engine.name, "precision": engine.precision,

@@ -10,7 +10,7 @@ import numpy as np
 from realtime_lrp.config.names import METHODS
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import EACH_BOX, nothing_found
-from realtime_lrp.realtime.explaining import is_auto_contrast
+from realtime_lrp.realtime.engine_cache import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import END_S, ViewerState
 from realtime_lrp.relevance.maps.targets import TARGETS, Target
 from realtime_lrp.system.geometry import SURE
@@ -346,10 +346,6 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
 # The window
 
 
-def _presenter(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, text="figures" if state.text == "presenter" else "presenter")
-
-
 def choose_text_size(state: ViewerState, size: str, now: float) -> ViewerState:
     """Draws text in letters of another size."""
     return replace(state, text_size=size).with_notice(f"text: {size}", now)
@@ -416,7 +412,9 @@ ACTIONS: dict[str, Action] = {
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
     "frame": _frame,
     "uncover": lambda state, now: state.with_request(mask=None),
-    "presenter": _presenter,
+    "presenter": lambda state, now: replace(
+        state, text="figures" if state.text == "presenter" else "presenter"
+    ),
     "networks": lambda state, now: replace(state, alone=not state.alone),
     "about": lambda state, now: replace(state, about=not state.about),
     "full_screen": _full_screen,

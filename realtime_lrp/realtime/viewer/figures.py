@@ -231,13 +231,13 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     for one in accounted:
         name = one.name if len(accounted) > 1 else "relevance"
         rows.append(Row(name, _sum_text(one), warn=not one.closes))
+        share = f" ({share_text(one.taken_by_biases / one.started)})" if one.started else ""
         if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
-            rows.append(Row("biases took", _share_of(one.taken_by_biases, one.started)))
+            rows.append(Row("biases took", f"{one.taken_by_biases:.3g}{share}"))
     if loss := explained.loss:
         name = "lost in" if loss.share > 0 else "gained in"
-        rows.append(
-            Row(name, f"{loss.layer or 'too few samples'}: {percent(abs(loss.share))}", warn=True)
-        )
+        where = loss.layer or "too few samples"
+        rows.append(Row(name, f"{where}: {percent(abs(loss.share))}", warn=True))
     return rows
 
 
@@ -246,11 +246,6 @@ def _sum_text(one: ResultMap) -> str:
         return "about 0"
     share = share_text(one.total / one.started) if one.started else "-"
     return f"{one.total:.3g} of {one.started:.3g} ({share})"
-
-
-def _share_of(value: float, started: float) -> str:
-    """A value, and its share of what started."""
-    return f"{value:.3g} ({share_text(value / started)})" if started else f"{value:.3g}"
 
 
 def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Legend | None:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import actions, events, pointing
 from realtime_lrp.realtime.viewer.state import NOTICE_S, WARNING_S, Notice, ViewerState, first_state
@@ -19,6 +21,7 @@ INPUTS = (
 )  # fmt: skip
 """Input of the user, apart from the mouse."""
 
+DRAWN = "answer", "facts", "pictures", "timeline", "concept_rows", "free"  # fields of both
 
 Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
 
@@ -41,10 +44,14 @@ CHOICES: dict[str, Choice] = {
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
     """The state after an event; the same object where nothing changes."""
     after = _handled(state, event)
-    if not state.end_until or after.ended or not _is_input(event):
+    is_input = isinstance(event, INPUTS)
+    if isinstance(event, events.MouseMoved):
+        is_input = event.button != ""
+    if not (state.end_until and is_input) or after.ended or after.end_until != state.end_until:
         return after
-    pressed_now = after.end_until != state.end_until
-    return after if pressed_now else _without_end(after)
+    # the next press of Esc or End does not end the program
+    told = after.notice.text == actions.END_NOTICE
+    return replace(after, end_until=0.0, notice=Notice() if told else after.notice)
 
 
 def _handled(state: ViewerState, event: events.Event) -> ViewerState:
@@ -81,10 +88,14 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return replace(state, stepping=state.seeking).with_request(frame=frame)
         case events.FileSkipped():
             return replace(state, stepping=state.frozen is not None)
-        case events.SourceChanged():
-            return _source_changed(state, event)
-        case events.ChoiceRefused():
-            return _choice_refused(state, event)
+        case events.SourceChanged(text):
+            state = replace(state, stepping=False, seeking=False, timeline=None)
+            return state.with_request(frame=None, mask=None).with_notice(text, now)
+        case events.ChoiceRefused(choice, reason, shown):
+            if state.request.choice == choice:  # nothing else was chosen in the meantime
+                state = replace(state, tiled=state.tiled and bool(shown.also))
+                state = state.with_request(choice=shown)
+            return state.with_notice(reason, now)
         case events.NoticeGiven(text):
             return state.with_notice(text, now)
         case events.LessonKey():  # a page that has been open since an earlier lesson
@@ -104,18 +115,6 @@ def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
     for command in state.lecture[number].commands:
         state = handle(state, command_event(command, now))
     return replace(state, notice=Notice())
-
-
-def _is_input(event: events.Event) -> bool:
-    if isinstance(event, events.MouseMoved):
-        return event.button != ""
-    return isinstance(event, INPUTS)
-
-
-def _without_end(state: ViewerState) -> ViewerState:
-    """Forgets the first press of Esc or End: the next one does not end the program."""
-    told = state.notice.text == actions.END_NOTICE
-    return replace(state, end_until=0.0, notice=Notice() if told else state.notice)
 
 
 def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
@@ -162,16 +161,8 @@ def _clicked_in_menu(state: ViewerState, menu: Menu, event: events.MouseMoved) -
 
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     answer, first = event.answer, state.answer is None
-    state = replace(
-        state,
-        shown=event.frame,
-        answer=answer,
-        facts=event.facts,
-        pictures=event.pictures,
-        timeline=event.timeline,
-        concept_rows=event.concept_rows,
-        free=event.free,
-    )
+    drawn = msgspec.structs.asdict(event)
+    state = replace(state, shown=drawn.pop("frame"), **{key: drawn[key] for key in DRAWN})
     if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
         state = state.with_request(mask=None)  # the source changed its size
     if answer is None:
@@ -187,19 +178,3 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     if isinstance(state.menu, ClassList):
         state = replace(state, menu=state.menu.with_scores(answer.scores, state.facts.labels))
     return state
-
-
-def _source_changed(state: ViewerState, event: events.SourceChanged) -> ViewerState:
-    return (
-        replace(state, stepping=False, seeking=False, timeline=None)
-        .with_request(frame=None, mask=None)
-        .with_notice(event.text, event.time)
-    )
-
-
-def _choice_refused(state: ViewerState, event: events.ChoiceRefused) -> ViewerState:
-    """Goes back to what is shown, unless something else was chosen in the meantime."""
-    if state.request.choice == event.choice:
-        tiled = state.tiled and bool(event.shown.also)
-        state = replace(state, tiled=tiled).with_request(choice=event.shown)
-    return state.with_notice(event.reason, event.time)

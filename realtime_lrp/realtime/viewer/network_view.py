@@ -109,7 +109,9 @@ class NetworkView:
         if explained and explained.frame.value.shape != frame.value.shape:
             explained = drawn = None  # the map does not belong on this picture
         elif explained and drawn and not fits(explained, frame):
-            explained, drawn = None, _without_maps(drawn, frame.value)
+            # empty maps, without boxes, on the first picture of another file: it gets its maps soon
+            empty = (replace(one, alpha=np.zeros_like(one.alpha)) for one in drawn.overlays)
+            explained, drawn = None, Painted(frame.value, tuple(empty))
         if explained and own and explained.request.mask is state.request.mask:
             picture = explained.picture
         else:
@@ -222,7 +224,17 @@ class NetworkView:
         """The facts about the network of the newest map."""
         engine = self.explained and self.explained.engine
         if engine and engine is not self._known:
-            self._known, self._facts = engine, _facts_of(engine)
+            explainer, self._known = engine.explainer, engine
+            self._facts = NetworkFacts(
+                labels=tuple(map(engine.label, range(explainer.classes))),
+                read_target=explainer.read_target,
+                warning=engine.network.warning or explainer.advice,
+                unsuited=frozenset(explainer.unsuited),
+                auto_composite=engine.auto_composite,
+                concept_layers=engine.concepts.layers,
+                described_layers=described_layers(engine, engine.gallery),
+                concept_layer=engine.concept_layer or "",
+            )
         return self._facts
 
 
@@ -277,20 +289,6 @@ class FollowingNetworkView(NetworkView):
         return scene
 
 
-def _facts_of(engine: Engine) -> NetworkFacts:
-    explainer = engine.explainer
-    return NetworkFacts(
-        labels=tuple(map(engine.label, range(explainer.classes))),
-        read_target=explainer.read_target,
-        warning=engine.network.warning or explainer.advice,
-        unsuited=frozenset(explainer.unsuited),
-        auto_composite=engine.auto_composite,
-        concept_layers=engine.concepts.layers,
-        described_layers=described_layers(engine, engine.gallery),
-        concept_layer=engine.concept_layer or "",
-    )
-
-
 def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
     """Whether an explanation is of the file or camera, and of the size, of a frame.
 
@@ -330,12 +328,6 @@ def _awaited(
     wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
     missing = [name for name in wanted if name not in shown]
     return tuple(missing[: max(0, len(wanted) - len(shown))])
-
-
-def _without_maps(drawn: Painted, picture: np.ndarray) -> Painted:
-    """The same maps, empty, on the first picture of another file: they get its maps soon."""
-    empty = (replace(one, alpha=np.zeros_like(one.alpha)) for one in drawn.overlays)
-    return Painted(picture, tuple(empty))  # and no boxes
 
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:

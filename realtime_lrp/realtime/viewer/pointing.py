@@ -7,14 +7,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.engine.segments import inmost_place, place_of, row_column
-from realtime_lrp.realtime.viewer.actions import (
-    ACTIONS,
-    choose_box,
-    choose_target,
-    follow_channel,
-    let_go,
-    pin,
-)
+from realtime_lrp.realtime.viewer import actions
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.geometry import Box, contains
@@ -109,11 +102,11 @@ def click_on_picture(
     """Pins what was clicked on, a box or a region, or lets it go; elsewhere it may paint."""
     number, place = _box_at(state, at, pictures), _place_at(state, at, pictures)
     if number is not None:
-        return choose_box(state, number, now)
+        return actions.choose_box(state, number, now)
     if place is not None:
         if state.pinned and _in_region(state, place):
-            return let_go(state, now)
-        return pin(state.with_aim(at=place), now)
+            return actions.let_go(state, now)
+        return actions.pin(state.with_aim(at=place), now)
     return paint_on_canvas(state, at, at, True, pictures) if paints else state
 
 
@@ -145,13 +138,13 @@ def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
         return state
     if answer.segments is None:
         again = state.target == Target((index,))
-        return choose_target(state, "top1" if again else str(index), now)
+        return actions.choose_target(state, "top1" if again else str(index), now)
     place = inmost_place(answer.segments, index)
     if place is None or (state.pinned and answer.segments.label == index):
-        return let_go(state, now)
+        return actions.let_go(state, now)
     shape = state.shown.value.shape if state.shown else (1, 1)
     at = place_of(answer.segments, answer.region.box, shape, *place)
-    return pin(state.with_aim(at=at), now)
+    return actions.pin(state.with_aim(at=at), now)
 
 
 def _place_at(
@@ -246,10 +239,10 @@ def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
         return _seek(_holding(state, "bar"), now)
     if hit:
         state = _holding(state, "button")
-        return state if hit == "gap" else ACTIONS[hit](state, now)
+        return state if hit == "gap" else actions.ACTIONS[hit](state, now)
     for box, channel in state.concept_rows:
         if contains(box, state.pointer.x, state.pointer.y):
-            return follow_channel(_holding(state, "button"), channel, now)
+            return actions.follow_channel(_holding(state, "button"), channel, now)
     at = state.pointer.x, state.pointer.y
     if state.framing or state.pointer.button == "frame":
         return _holding(state, "frame")
@@ -304,19 +297,14 @@ def seek(state: ViewerState, share: float, now: float) -> ViewerState:
     timeline = state.timeline
     if timeline is None:
         return state
-    position = _position_at(timeline, min(max(0.0, share), 1.0))
+    share, length = min(max(0.0, share), 1.0), timeline.length
+    position = round(share * (length - 1)) if timeline.unit == "files" else share * length
     if position == timeline.position:
         return state
     frozen = state.frozen is not None
     timeline = msgspec.structs.replace(timeline, position=position)
     state = replace(state, timeline=timeline, stepping=frozen, seeking=frozen)
     return state.with_order("seek", position)
-
-
-def _position_at(timeline: Timeline, share: float) -> float:
-    if timeline.unit == "files":
-        return round(share * (timeline.length - 1))
-    return share * timeline.length
 
 
 def _clock(seconds: float) -> str:

@@ -22,16 +22,9 @@ from realtime_lrp.realtime.viewer.network_view import FollowingNetworkView, Netw
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import Order, ViewerState
 from realtime_lrp.system.geometry import moved
+from realtime_lrp.view import hud
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls, draw_frame
-from realtime_lrp.view.hud import (
-    NOTICE_SCALE,
-    Block,
-    Paragraph,
-    draw_marks,
-    draw_notice,
-    figure_size,
-)
 from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, room_above
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
@@ -90,7 +83,7 @@ class View:
         return self._networks[:1] if self.state.alone else self._networks
 
     @property
-    def columns(self) -> tuple[list[Block], list[Block]]:
+    def columns(self) -> tuple[list[hud.Block], list[hud.Block]]:
         """The figures at the left and at the right; further networks' stand below the first's."""
         left = [block for network in self.networks for block in network.left]
         right = [block for network in self.networks for block in network.right]
@@ -127,7 +120,10 @@ class View:
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored
         self.frame = frame
-        self._measure()
+        self.first.rates.captured.reached(self.capture.frames.count)
+        self.first.rates.shown.reached(self._stats.frames_shown)
+        for view in self._networks:
+            view.measure()
         at_once, soon = self._appearance()
         waited = time.monotonic() - self._drawn_at > SOON_S
         changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
@@ -202,12 +198,6 @@ class View:
             frozen = stepped
         return None if frozen.number <= before else frozen
 
-    def _measure(self) -> None:
-        self.first.rates.captured.reached(self.capture.frames.count)
-        self.first.rates.shown.reached(self._stats.frames_shown)
-        for network in self._networks:
-            network.measure()
-
     def _appearance(self) -> tuple[object, object]:
         """Values behind a drawing: some are drawn at once, some wait for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
@@ -259,9 +249,9 @@ class View:
             if notice:
                 area = split.notice_area(number, notice, rows)
                 letters = split.scenes[number].letters
-                artist.decals.draw(canvas, draw_notice, notice, area, letters)
+                artist.decals.draw(canvas, hud.draw_notice, notice, area, letters)
         if marks:
-            artist.decals.draw(canvas, draw_marks, marks, box, split.letters)
+            artist.decals.draw(canvas, hud.draw_marks, marks, box, split.letters)
         if state.shown and (brush := brush_at_pointer(state, now)):
             around, middle = brush
             draw_brush(canvas, around, state.shown.value.shape, middle, brush_radius(state))
@@ -285,7 +275,7 @@ class View:
         several = len(self.networks) > 1 or state.tiled or concepts is not None
         said = self._said if self.figures_in_picture else ""
         below, beside = (said, "") if several else ("", said)
-        letters = figure_size(*size, state.text_size)
+        letters = hud.figure_size(*size, state.text_size)
         room = room_above(below, size, letters)
         boxes = boxes_of(room, frame.value.shape, len(self.networks), letters, concepts)
         scenes = []
@@ -318,9 +308,9 @@ class View:
         self._stats.frames_dropped = (self._stats.frames_dropped or 0) + frames
 
 
-def _block_of(said: str) -> list[Block]:
+def _block_of(said: str) -> list[hud.Block]:
     """A sentence of a lecture as a block of figures; none for ""."""
-    return [(Paragraph(said, "", NOTICE_SCALE),)] if said else []
+    return [(hud.Paragraph(said, "", hud.NOTICE_SCALE),)] if said else []
 
 
 SMALL, READABLE = 128, 320

@@ -93,9 +93,7 @@ def scaled_box(box: Box, shape: Sequence[int], picture: Box) -> Box:
 
 def central_square(shape: Sequence[int]) -> Box:
     """The largest square in the middle of a picture of this shape."""
-    side = min(shape[:2])
-    x, y = (shape[1] - side) // 2, (shape[0] - side) // 2
-    return x, y, x + side, y + side
+    return fitted_box((1, 1), (0, 0, shape[1], shape[0]))
 
 
 def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box, tuple[Box, ...]]:

@@ -9,7 +9,6 @@ import math
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -52,66 +51,45 @@ class Buffers:
         return copied
 
 
-@dataclass(frozen=True, eq=False)
-class Decal:
-    """A drawing's effect on the pixels in a box of a canvas."""
-
-    box: Box  # the smallest box around all pixels that it changes
-    factor: np.ndarray  # m of each value, uint8 [h, w, 3], 255 for 1
-    added: np.ndarray  # c of each value, uint8 [h, w, 3]
-
-    def lay_over(self, canvas: np.ndarray) -> None:
-        """Draws it on a canvas, uint8 [H, W, 3], in place; within 3 of what drawing gives."""
-        x0, y0, x1, y1 = self.box
-        part = canvas[y0:y1, x0:x1]
-        if part.size == 0:
-            return
-        cv2.multiply(part, self.factor, dst=part, scale=1 / WHITE)
-        cv2.add(part, self.added, dst=part)
-
-
 class Decals:
     """Draws what was drawn before without drawing it again."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Decal] = OrderedDict()
+        # the smallest box around the pixels that a drawing changes, and there m, uint8 [h, w, 3],
+        # 255 for 1, and c, uint8 [h, w, 3]
+        self._kept: OrderedDict[Hashable, tuple[Box, np.ndarray, np.ndarray]] = OrderedDict()
         self._buffers = Buffers()
 
     def draw(self, canvas: np.ndarray, function: Callable[..., None], *arguments: Hashable) -> None:
-        """Draws in place; the function draws the same for equal arguments, on any canvas."""
+        """Draws on a canvas, uint8 [H, W, 3], in place, within 3 of what the function draws.
+
+        The function draws the same for equal arguments, on any canvas.
+        """
         key = canvas.shape, function, arguments
         if key not in self._kept:
-            self._kept[key] = self._decal_of(canvas.shape, function, arguments)
+            self._kept[key] = self._effect_of(canvas.shape, function, arguments)
             if len(self._kept) > MAX_DECALS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        self._kept[key].lay_over(canvas)
+        (x0, y0, x1, y1), factor, added = self._kept[key]
+        part = canvas[y0:y1, x0:x1]
+        if part.size:
+            cv2.multiply(part, factor, dst=part, scale=1 / WHITE)
+            cv2.add(part, added, dst=part)
 
-    def _decal_of(
+    def _effect_of(
         self, shape: tuple[int, ...], function: Callable[..., None], arguments: tuple[Hashable, ...]
-    ) -> Decal:
+    ) -> tuple[Box, np.ndarray, np.ndarray]:
         """A drawing's effect; its box is empty where it changes nothing."""
         black = self._buffers.get(shape)
         white = self._buffers.get(shape)
         for canvas, value in ((black, 0), (white, WHITE)):
             canvas.fill(value)
             function(canvas, *arguments)
-        x0, y0, x1, y1 = box = _changed_box(black, white)
-        part = np.s_[y0:y1, x0:x1]
+        # of each row all values side by side, three for a pixel
+        changed = cv2.max(black, cv2.bitwise_not(white)).reshape(len(black), -1)
+        x0, y0, width, height = cv2.boundingRect(changed)
+        box = x0 // 3, y0, -(-(x0 + width) // 3), y0 + height
+        part = np.s_[box[1] : box[3], box[0] : box[2]]
         factor = np.maximum(white[part], black[part]) - black[part]
-        return Decal(box, factor, black[part].copy())
-
-
-def _changed_box(black: np.ndarray, white: np.ndarray) -> Box:
-    """The smallest box around what is not black, or not white, any more."""
-    rows = np.flatnonzero((_flat(black).max(axis=1) > 0) | (_flat(white).min(axis=1) < WHITE))
-    if not rows.size:
-        return 0, 0, 0, 0
-    y0, y1 = int(rows[0]), int(rows[-1]) + 1
-    drawn = (black[y0:y1].max(axis=0) > 0) | (white[y0:y1].min(axis=0) < WHITE)
-    columns = np.flatnonzero(drawn.any(axis=1))
-    return int(columns[0]), y0, int(columns[-1]) + 1, y1
-
-
-def _flat(canvas: np.ndarray) -> np.ndarray:
-    return canvas.reshape(len(canvas), -1)
+        return box, factor, black[part].copy()

@@ -131,8 +131,8 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Strip]:
     return [row(texts) for texts in rows]
 
 
-PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42  # of a wide screen's width, of a tall one's height
-BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3  # of the page's letters, and of its height, at the bottom
+PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42  # shares of a wide screen's width, a tall one's height
+BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3  # shares of the page's letters and height, at the bottom
 CARD_SHADE = 0.3  # brightness of the screen behind a card
 
 

@@ -155,24 +155,17 @@ def next_of(values: Sequence[Any], present: Any, by: int) -> Any:
 
 LOOK_SETTINGS = (
     LookSetting(
-        "colormap",
-        "colours",
-        values=lambda: (None, *sorted(COLORMAPS)),
-        words=((None, "by sign (fire or icefire)"),),
+        "colormap", "colours", lambda: (None, *sorted(COLORMAPS)),
+        ((None, "by sign (fire or icefire)"),),
     ),
     LookSetting("opacity", "opacity", on_page=True),
     LookSetting(
-        "style",
-        "style",
-        values=lambda: ("heat", "contour", "off"),
-        words=(("contour", "outline (contour)"), ("off", "no map")),
-        on_page=True,
+        "style", "style", lambda: ("heat", "contour", "off"),
+        (("contour", "outline (contour)"), ("off", "no map")), on_page=True,
     ),
     LookSetting(
-        "motion",
-        "motion",
-        values=lambda: ("flow", "hold"),
-        words=(("flow", "the map is carried along"), ("hold", "the map is held")),
+        "motion", "motion", lambda: ("flow", "hold"),
+        (("flow", "the map is carried along"), ("hold", "the map is held")),
     ),
 )  # fmt: skip
 """The fields that commands and pages change."""

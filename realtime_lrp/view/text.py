@@ -3,6 +3,7 @@
 import functools
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 import cv2
@@ -89,13 +90,8 @@ def fitted(text: str, width: int, size: int) -> str:
     """A line, cut to at most `width` pixels; a cut line ends with an ellipsis."""
     if text_width(text, size) <= width:
         return text
-    fits, too_long = 0, len(text)
-    while too_long - fits > 1:
-        half = (fits + too_long) // 2
-        if text_width(text[:half] + "…", size) <= width:
-            fits = half
-        else:
-            too_long = half
+    beginnings = range(1, len(text))
+    fits = bisect_right(beginnings, width, key=lambda end: text_width(text[:end] + "…", size))
     return text[:fits].rstrip() + "…"
 
 

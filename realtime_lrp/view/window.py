@@ -182,9 +182,7 @@ class Mouse:
 
     x: int  # pixels of the canvas
     y: int
-    button: (
-        str  # which button is down: "left", "right" or ""; "frame" at a press of left with Shift
-    )
+    button: str  # that is down: "left", "right" or ""; "frame" at a press of left with Shift
 
     def over(self, boxes: Mapping[str, Box]) -> str:
         """The name of the box that the mouse is in, "" for none."""

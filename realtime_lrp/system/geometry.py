@@ -15,6 +15,17 @@ def moved(box: Box, x: int, y: int) -> Box:
     return box[0] + x, box[1] + y, box[2] + x, box[3] + y
 
 
+def carried(box: FloatBox, source: Box, target: Box) -> FloatBox:
+    """A box that lies in `target` as it lay in `source`."""
+    left, top, right, bottom = target
+    x0, y0, x1, y1 = source
+    across, down = (right - left) / (x1 - x0), (bottom - top) / (y1 - y0)
+    return (
+        left + (box[0] - x0) * across, top + (box[1] - y0) * down,
+        left + (box[2] - x0) * across, top + (box[3] - y0) * down,
+    )  # fmt: skip
+
+
 def area(box: FloatBox) -> float:
     """The area of a box, 0 where it is turned inside out."""
     return max(box[2] - box[0], 0.0) * max(box[3] - box[1], 0.0)

@@ -87,7 +87,8 @@ class Camera(Source):
                 return None
             picture = self._capture.retrieve()[1]
             if picture is not None and picture.size:  # not a damaged one
-                self._log_once(picture.shape)
+                if not self._logged:
+                    self._log_settings(picture.shape)
                 return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
         return None
 
@@ -119,10 +120,8 @@ class Camera(Source):
             size, max(0.0, get(cv2.CAP_PROP_FPS)), format_ if format_.isalnum() else None
         )
 
-    def _log_once(self, shape: tuple[int, ...]) -> None:
-        """Logs, at the first picture, which settings were asked for and which the camera uses."""
-        if self._logged:
-            return
+    def _log_settings(self, shape: tuple[int, ...]) -> None:
+        """Logs which settings were asked for and which the camera uses."""
         self._logged, given = True, self._given(shape)
         self.described = f"{self._name}, {given}"
         asked = f"asked {self._settings}; " if str(self._settings) else ""

@@ -123,21 +123,17 @@ def outputs_for(
     checked = [made for made in targets if len(os.fsencode(made.name)) <= MOST_NAME]
     refuse_inputs(inputs, checked)
     if targets != [target]:
-        _make_folder(target)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"The folder {str(target)!r} for several outputs cannot be made ({error.strerror})."
+            ) from None
         for made in checked:
             refuse_link(made)
     for made in checked:
         check_output(made, overwrite)
     return targets
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"The folder {str(folder)!r} for several outputs cannot be made ({error.strerror})."
-        ) from None
 
 
 def output_names(inputs: Sequence[Path], suffix: str) -> list[str]:

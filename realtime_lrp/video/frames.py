@@ -19,7 +19,7 @@ HIGH_DEFINITION_ROWS = 720
 
 CLOCK_RESTART_S = 1  # times that fall back by more belong to another clock
 STREAMS_APART_S = 10  # how far sound and picture may be apart in the file
-_MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}  # of H.273 -> swscale's table
+_MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}  # number in H.273 -> swscale's table
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from realtime_lrp.video.descriptions import description_in, xmp_packet
 from realtime_lrp.video.files import why_unreadable
 from realtime_lrp.video.libraries import cv2
 
-MOST_BYTES = 2**30  # of a file; twice the largest decoded picture, of 4 x 16 bits
+MOST_BYTES = 2**30  # largest file; twice the largest decoded picture, of 4 x 16 bits
 
 JPEG = (".jpg", ".jpeg")
 JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"  # how a segment of a JPEG begins that holds XMP

@@ -26,7 +26,6 @@ class Presence:
     """
 
     def __init__(self) -> None:
-        self.present = False
         self._seen_at = -np.inf
         self.forget()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, FloatBox, moved
+from realtime_lrp.system.geometry import Box, FloatBox, carried, moved
 from realtime_lrp.video.libraries import cv2
 
 
@@ -38,13 +38,7 @@ class Region:
 
     def in_picture(self, box: FloatBox) -> FloatBox:
         """A box of the network's input as a box of the picture; it may reach beyond."""
-        left, top, right, bottom = self.box
-        x0, y0, x1, y1 = self.inner
-        across, down = (right - left) / (x1 - x0), (bottom - top) / (y1 - y0)
-        return (
-            left + (box[0] - x0) * across, top + (box[1] - y0) * down,
-            left + (box[2] - x0) * across, top + (box[3] - y0) * down,
-        )  # fmt: skip
+        return carried(box, self.inner, self.box)
 
     def part_of(self, places: tuple[int, int]) -> tuple[slice, slice]:
         """The rows and columns, of `places` (rows, columns), on the picture, not in borders."""
@@ -69,13 +63,7 @@ class Region:
 
     def in_input(self, box: FloatBox) -> FloatBox:
         """A box of the picture as a box of the network's input."""
-        left, top, right, bottom = self.box
-        x0, y0, x1, y1 = self.inner
-        across, down = (x1 - x0) / (right - left), (y1 - y0) / (bottom - top)
-        return (
-            x0 + (box[0] - left) * across, y0 + (box[1] - top) * down,
-            x0 + (box[2] - left) * across, y0 + (box[3] - top) * down,
-        )  # fmt: skip
+        return carried(box, self.box, self.inner)
 
 
 def region_of(
@@ -91,26 +79,20 @@ def region_of(
     left, top, right, bottom = within or (0, 0, picture_size[1], picture_size[0])
     height, width = bottom - top, right - left
     rows, columns = size
-    whole_picture, whole_input = (left, top, right, bottom), (0, 0, columns, rows)
-    if fit == "squash":
-        return Region(whole_picture, whole_input, size, picture=picture_size)
+    box, inner = (left, top, right, bottom), (0, 0, columns, rows)
     if fit == "letterbox":
         scale = min(rows / height, columns / (width * aspect))
         inner = _centred(height * scale, width * aspect * scale, rows, columns)
-        return Region(whole_picture, inner, size, picture=picture_size)
-    scale = min(height / rows, width * aspect / columns)
-    box = moved(_centred(rows * scale, columns * scale / aspect, height, width), left, top)
-    return Region(box, whole_input, size, picture=picture_size)
+    elif fit == "crop":
+        scale = min(height / rows, width * aspect / columns)
+        box = moved(_centred(rows * scale, columns * scale / aspect, height, width), left, top)
+    return Region(box, inner, size, picture=picture_size)
 
 
 def box_at(fractions: FloatBox, size: tuple[int, int]) -> Box:
     """The pixels of a picture of (rows, columns) at fractions of it, at least one."""
-    (x0, x1), (y0, y1) = (
-        (round(low * count), round(high * count))
-        for low, high, count in (
-            (fractions[0], fractions[2], size[1]), (fractions[1], fractions[3], size[0]),
-        )
-    )  # fmt: skip
+    sides = zip(fractions, size[::-1] * 2, strict=True)
+    x0, y0, x1, y1 = (round(fraction * count) for fraction, count in sides)
     x0, y0 = min(x0, size[1] - 1), min(y0, size[0] - 1)
     return x0, y0, max(x1, x0 + 1), max(y1, y0 + 1)
 

@@ -16,7 +16,7 @@ from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine import measured as measured_figures
 from realtime_lrp.engine.device import PrecisionTimes
-from realtime_lrp.engine.result import Begun
+from realtime_lrp.engine.sight import Begun
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.realtime import explaining as relevance_thread

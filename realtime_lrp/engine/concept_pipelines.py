@@ -72,7 +72,7 @@ class ConceptPipelines:
             return
         explainer, layer = self._explainer, self.layer(wanted)
         try:
-            # that of a GPU is known when it does not suffice
+            # the memory of a GPU is known when it does not suffice
             if not self._on.is_gpu and explainer.pictures_at_once() < NEEDED:
                 return self.give_up(wanted)
             with tf.device(self._on.scope):

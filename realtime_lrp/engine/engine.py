@@ -21,14 +21,13 @@ from realtime_lrp.engine.measured import each, pool
 from realtime_lrp.engine.result import (
     Aim,
     Batch,
-    Begun,
     ConceptRequest,
     FoundBox,
     MapKind,
     Result,
     fetch_results,
 )
-from realtime_lrp.engine.sight import PictureEngine, Sight
+from realtime_lrp.engine.sight import Begun, PictureEngine, Sight
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery

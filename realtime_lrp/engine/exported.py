@@ -15,14 +15,13 @@ from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.result import (
     Aim,
-    Begun,
     ConceptRequest,
     ConceptResult,
     MapKind,
     Result,
     ResultMap,
 )
-from realtime_lrp.engine.sight import PictureEngine, Sight
+from realtime_lrp.engine.sight import Begun, PictureEngine, Sight
 from realtime_lrp.errors import (
     DamagedInputError,
     NotFiniteError,

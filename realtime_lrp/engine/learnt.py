@@ -10,7 +10,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.teaching import NOTHING
 
 SMOOTHING = 2.0  # deviation in pixels with which pictures are smoothed before they are compared
-DIFFERS = 25  # of 255, by which some colour of a smoothed pixel differs from the empty scene
+DIFFERS = 25  # grey levels by which a colour of a smoothed pixel differs from the empty scene
 EXPLAINED, FEWEST_EXPLAINED = 12, 3  # pictures of each class: at most, and to tell anything
 SMALL, LARGE = 0.005, 0.8  # shares of the area that are no thing: noise; another light or camera
 IN_EVERY_CLASS = 0.5

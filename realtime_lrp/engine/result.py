@@ -32,8 +32,6 @@ TOP = 4
 NOTHING = 0.01
 """A channel has no map where it has at most this share of the largest map's relevance."""
 
-NO_SHARES = np.zeros(0, np.float32)
-
 
 def shares_of(relevance: np.ndarray) -> np.ndarray:
     """The relevance of channels [..., channels], divided by the sum of magnitudes of all: -1 to 1.
@@ -48,8 +46,8 @@ def shares_of(relevance: np.ndarray) -> np.ndarray:
 class ConceptRequest:
     """Which channels are wanted: of `Engine.concept_layer` where no layer is named.
 
-    `channel` is wanted even if it is none of the largest. Of a detector the channels are those of
-    the box that lies most on the place `near` in the picture, else of the surest.
+    `channel` is wanted even if it is none of the largest. A detector's channels belong to the box
+    that lies most on the place `near` in the picture, else to the surest.
     """
 
     layer: str = ""
@@ -90,19 +88,16 @@ class Batch:
     def parts(self, count: int) -> list[Batch]:
         """The batch in a number of parts at most, in order."""
         size = -(-len(self.pictures) // count)
-        starts = range(0, len(self.pictures), size)
-        of_parts = ("region",) if self.where else ()
+        parts = (slice(n, n + size) for n in range(0, len(self.pictures), size))
         return [
             replace(
-                self,
-                pictures=self.pictures[start : start + size],
-                regions=self.regions[start : start + size],
-                targets=self.targets[start : start + size],
-                where=self.where
-                | {name: self.where[name][start : start + size] for name in of_parts},
+                self, pictures=self.pictures[part], regions=self.regions[part],
+                targets=self.targets[part], where={
+                    name: one[part] if len(one) > 1 else one for name, one in self.where.items()
+                },
             )
-            for start in starts
-        ]
+            for part in parts
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +128,7 @@ class MapKind:
 
     name: str  # the composite or method that it comes from
     by_rules: bool = True  # whether it follows the rules of a composite
-    # whether its sum is a difference of scores, as that of integrated gradients
+    # whether its sum is a difference of scores, as for integrated gradients
     difference: bool = False
     of_scores: bool = True  # whether it explains scores from 0 to 1; a regression has any values
     # how much relevance may be missing before that is marked, as a share of what started; None
@@ -159,7 +154,6 @@ class ResultMap(DrawnMap):
 
     @property
     def account(self) -> Account:
-        """The account of the relevance."""
         return Account(
             self.started, self.total, self.taken_by_biases, self.started_magnitude, self.magnitude
         )
@@ -211,7 +205,7 @@ class ConceptResult:
     # with a problem. A channel that was asked for is among them
     maps: tuple[ConceptMap, ...] = ()
     # float32 [channels], the shares of all channels, as of `ConceptMap`
-    by_channel: np.ndarray = field(default_factory=lambda: NO_SHARES)
+    by_channel: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     problem: str = ""  # why there are none, as a sentence for people, or ""
 
     @property
@@ -265,7 +259,7 @@ class Result:
     # the scores that are explained: their sum, and the sum of their magnitudes
     explained: tuple[float, float]
     region: Region  # the part of the picture that the network saw
-    # the map, followed by the additional ones of the engine; of a detector those of all boxes
+    # the map, followed by the additional ones of the engine; a detector sums up its boxes
     maps: tuple[ResultMap, ...]
     target: Target  # what is explained
     # float32 [channels], the relevance of the first map in each channel of the engine's concept
@@ -295,28 +289,16 @@ class FoundBox(Result):
     number: int  # it keeps this number, and its colour, from picture to picture of a recording
 
 
-@dataclass(frozen=True)
-class Begun:
-    """Results that are being computed; calling it waits for them."""
-
-    wait: Callable[[], list[Result]]
-    done: Callable[[], bool] = lambda: True  # whether there is nothing to wait for
-
-    def __call__(self) -> list[Result]:
-        return self.wait()
+Kind = tuple[MapKind, Sequence[bool]]  # of a map, and for each picture whether it can be negative
 
 
 def fetch_results(
-    output: Explained,
-    batch: Batch,
-    kinds: Sequence[tuple[MapKind, Sequence[bool]]],
-    layer: str = "",
+    output: Explained, batch: Batch, kinds: Sequence[Kind], layer: str = ""
 ) -> list[Result]:
     """Waits for a batch and splits it into one result for each picture.
 
-    `after` gave strength, scale, total and magnitude. `kinds` say of each map what it is, and of
-    which picture it can be negative. `layer` is the one whose channels are in the output. Raises
-    `tf.errors.OpError` where the device failed on the batch.
+    `after` gave strength, scale, total and magnitude. `layer` is the one whose channels are in the
+    output. Raises `tf.errors.OpError` where the device failed on the batch.
     """
     pictures = output.found.pictures.numpy() if output.found else range(len(batch.pictures))
     by_map = [
@@ -379,13 +361,10 @@ def _with_boxes(
         shares: list[Any] = [one.by_channel for one in (first, *found)]
         shares[0] = None if shares[0] is None else np.sum([0 * shares[0], *shares[1:]], axis=0)
         yield replace(
-            first,
+            first, by_channel=shares[0], concepts=of_layer, found=found,
             explained=tuple(explained[numbers].sum(0).tolist()) if found else (0.0, 0.0),
             maps=tuple(_together(one) if found else _nothing(one[0]) for one in maps),
-            by_channel=shares[0],
-            concepts=of_layer,
-            found=found,
-        )
+        )  # fmt: skip
 
 
 SUMS = "total", "magnitude", "started", "started_magnitude", "taken_by_biases"
@@ -415,13 +394,9 @@ def _nothing(one: ResultMap) -> ResultMap:
 
 
 def _result_maps(
-    processed: Sequence[Any],
-    raw: Any,
-    account: Any,
-    kind: tuple[MapKind, Sequence[bool]],
-    pictures: Sequence[int],
+    processed: Sequence[Any], raw: Any, account: Any, kind: Kind, pictures: Sequence[int]
 ) -> list[ResultMap]:
-    """The maps in a row; `kind` says what they are, and of which picture they can be negative."""
+    """The maps in a row, each of its picture."""
     strengths, *figures = (tensor.numpy() for tensor in processed)
     signed = [kind[1][picture] for picture in pictures]
     columns = [*(one.tolist() for one in figures), signed, account.numpy().tolist()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.schema import Input
 from realtime_lrp.config.values import corners
-from realtime_lrp.engine.result import Begun, Result
+from realtime_lrp.engine.result import Result
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.targets import OneTarget, Target, class_label, tidied
 from realtime_lrp.system.geometry import Box, FloatBox, area, overlap
@@ -88,6 +88,17 @@ class Sight:
             region = region_of(size, self._size, self._fit, aspect, box)
             regions.append(replace(region, found=box is not None))
         return regions
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Results that are being computed; calling it waits for them."""
+
+    wait: Callable[[], list[Result]]
+    done: Callable[[], bool] = lambda: True  # whether there is nothing to wait for
+
+    def __call__(self) -> list[Result]:
+        return self.wait()
 
 
 class PictureEngine:

@@ -163,7 +163,7 @@ INSPECT = "realtime-lrp inspect shows every layer"
 class Loss:
     """The place that loses, or gains, most relevance, with its share of what started.
 
-    Below 0 it is gained. Without a layer it is that of integrated gradients, which need more
+    Below 0 it is gained. Without a layer integrated gradients lose it, which need more
     samples.
     """
 

@@ -292,17 +292,23 @@ def test_only_a_map_that_explains_the_answer_belongs_to_it():
     assert smoothed.belongs_to(map_of(9.1, "all", cup=0.1, bottle=0.7))
 
 
-def test_an_answer_gives_way_when_a_map_explains_the_next_one():
-    """So that the picture glows meanwhile; a target that is fixed is never waited for."""
-    for follows, shown in (True, "cup"), (False, "bottle"):
+def test_an_answer_is_what_its_map_explains():
+    """So that every picture with an answer glows; a target that is fixed is never waited for."""
+    for follows in (True, False):
         smoothed = SmoothedAnswer(0.5, None, follows)
-        smoothed.update(map_of(0.0, cup=0.3, bottle=0.1))
-        late = map_of(9.0, "0", cup=0.1, bottle=0.3)
-        smoothed.update(late)
-        assert (smoothed.answer.name, smoothed.seen.name) == (shown, "bottle")
-        assert smoothed.belongs_to(late) == follows
-        smoothed.update(map_of(18.0, "1", cup=0.1, bottle=0.3))
-        assert smoothed.answer == smoothed.seen
+        smoothed.update(map_of(0.0, cup=0.3, bottle=0.1, pen=0.0))
+        for time_s, late, seen, scores in (
+            (9.0, "0", "bottle", (0.1, 0.3, 0.0)),
+            (18.0, "1", "pen", (0.0, 0.1, 0.3)),
+            (27.0, "2", "pen", (0.0, 0.1, 0.3)),
+        ):
+            explained = map_of(
+                time_s, late, **dict(zip(("cup", "bottle", "pen"), scores, strict=True))
+            )
+            smoothed.update(explained)
+            assert smoothed.seen.name == seen
+            assert smoothed.answer.index == (int(late) if follows else smoothed.seen.index)
+            assert smoothed.belongs_to(explained) == (follows or late == "2")
 
 
 INCLUDED = Path(__file__).parents[1] / "assets" / "captions"

@@ -278,7 +278,7 @@ class Exhibit:
         self._pointed, self._pointed_at = at, now
 
     def _ask_network(self) -> None:
-        """Asks for maps of the answer while it is unsure; of all boxes.
+        """Asks for maps of what is seen while that is unsure; of all boxes.
 
         The best class of each picture, target top1, may then be another one; a sure answer is the
         best class nearly always. A game has its own target until it is closed.

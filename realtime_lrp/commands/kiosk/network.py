@@ -219,8 +219,8 @@ class SmoothedAnswer:
     """The network's answer, from the probabilities of the last maps.
 
     A network that has a class `NOTHING` gives unsure answers only where `perhaps`, their least
-    probability, is set. `seen` is None where there is none. `answer` is the same but for the
-    moment until a map explains it: where `follows`, maps of what is seen are asked for.
+    probability, is set. `seen` is None where there is none. Where `follows`, maps of what is seen
+    are asked for, and `answer` is what the newest map explains; else it is what is seen.
     """
 
     def __init__(self, sure: float, perhaps: float | None, follows: bool):
@@ -257,8 +257,13 @@ class SmoothedAnswer:
                 least = PERHAPS if self._perhaps is None else self._perhaps
                 answer = self._answer(slow, least, False, engine)
             self.seen = answer if answer and answer.name != NOTHING else None
-            awaited = self._follows and self.seen and not _may_explain(explained, self.seen)
-            if not (awaited and self.belongs_to(explained)):
+            target = explained.request.target
+            if not (self._follows and self.seen) or _may_explain(explained, self.seen):
+                self.answer = self.seen
+            elif target.isdecimal():  # it was seen when its map was asked for
+                index = int(target)
+                self.answer = SeenThing(index, engine.label(index), float(slow[index]), False)
+            elif self.answer and not self.belongs_to(explained):
                 self.answer = self.seen
 
     def _mean(self, explained: ExplainedFrame, constant_s: float) -> np.ndarray:

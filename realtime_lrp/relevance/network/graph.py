@@ -201,6 +201,15 @@ class Graph:
                 tensors[node.output] = step.forward(*inputs)
         return tensors
 
+    def computed(self, known: Mapping[int, tf.Tensor], *barred: type[Step]) -> dict[int, tf.Tensor]:
+        """The known tensors and all that follow from them, not past steps of the kinds `barred`."""
+        tensors = dict(known)
+        for node in self.nodes:
+            ready = node.output not in tensors and tensors.keys() >= set(node.inputs)
+            if ready and not isinstance(node.step, barred):
+                tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
+        return tensors
+
     def of_rows(
         self, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor
     ) -> dict[int, tf.Tensor]:

@@ -231,14 +231,8 @@ def _random(graph: Graph, shapes: Shapes, numbers: set[int], spread: float) -> d
 
 def _output_of(graph: Graph, known: Mapping[int, tf.Tensor]) -> np.ndarray | None:
     """The output [B, classes] for known tensors; None where it depends on others."""
-    tensors = dict(known)
-    for node in graph.nodes:
-        if node.output not in tensors and tensors.keys() >= {*node.inputs}:
-            tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
-    if graph.output not in tensors:
-        return None
-    output: np.ndarray = tensors[graph.output].numpy().astype(np.float64)
-    return output.reshape(len(output), -1)
+    output = graph.computed(known).get(graph.output)
+    return None if output is None else output.numpy().astype(np.float64).reshape(len(output), -1)
 
 
 def _written_out(graph: Graph, shapes: Shapes) -> Head | None:

@@ -161,19 +161,15 @@ def bound(rule: StepRule, absorb: bool, divides: bool) -> BoundStepRule:
 
 def has_attention(graph: Graph) -> bool:
     """Whether a softmax's rows weigh the rows of another matrix somewhere; gates are marked."""
-    gated = (
-        (node, node.step.gate)
-        for node in graph.nodes
-        if isinstance(node.step, MatrixProduct) and len(node.step.gate) == 1
-    )
-    return any(_from_a_softmax(graph, node.inputs[n]) for node, gate in gated for n in gate)
-
-
-def _from_a_softmax(graph: Graph, number: int) -> bool:
-    node = graph.producer(number)
-    while node and not isinstance(node.step, steps.Softmax):
-        node = graph.producer(node.inputs[0])
-    return node is not None
+    for product in graph.nodes:
+        gate = product.step.gate if isinstance(product.step, MatrixProduct) else ()
+        for position in gate:
+            node = graph.producer(product.inputs[position])
+            while node and not isinstance(node.step, steps.Softmax):
+                node = graph.producer(node.inputs[0])
+            if node:
+                return True
+    return False
 
 
 def differ_from_epsilon(graph: Graph) -> bool:

@@ -17,15 +17,6 @@ from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
 
 
-def before_weights(graph: Graph, x: tf.Tensor) -> dict[int, tf.Tensor]:
-    """The tensors from the model's input x up to its first layers with weights."""
-    tensors = {0: x}
-    for node in graph.nodes:
-        if not isinstance(node.step, Linear) and tensors.keys() >= set(node.inputs):
-            tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
-    return tensors
-
-
 def layer_contexts(
     graph: Graph, shape: tuple[int, int, int], box: tuple[np.ndarray, np.ndarray] | None
 ) -> dict[int, LayerContext]:
@@ -35,8 +26,8 @@ def layer_contexts(
     """
     supports = compute_supports(graph, shape)
     nonnegative = graph.nonnegative()
-    inputs = before_weights(graph, supports[0])
-    ends = [before_weights(graph, tf.constant(end[None])) for end in box or ()]
+    inputs = graph.computed({0: supports[0]}, Linear)
+    ends = [graph.computed({0: tf.constant(end[None])}, Linear) for end in box or ()]
     contexts = {}
     for node in graph.with_weights:
         (number,) = node.inputs

@@ -13,6 +13,7 @@ for every picture; `sharing.py` has the step itself. b' is left out where biases
 (`LayerContext.absorb_bias`). To add a rule, write a class with `bind` and add a row to `RULES`.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,20 +23,8 @@ from realtime_lrp.config.names import check_rule_numbers, parse_rule
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.network.linear import Linear, Modify
 from realtime_lrp.relevance.network.steps import STABILISER, stabilise
-from realtime_lrp.relevance.rules.sharing import (
-    Shares,
-    adjoint,
-    divided,
-    handed_back,
-    negative,
-    positive,
-    share,
-    share_of_one_sign,
-    taken_by,
-    terms_by_sign,
-    transformed,
-    weighted,
-)
+from realtime_lrp.relevance.rules import sharing
+from realtime_lrp.relevance.rules.sharing import Shares, negative, positive
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | Shares]
 """(a, R) -> R_in, shaped like a, alone or in a list with what biases took, if they take a share."""
@@ -122,7 +111,7 @@ class Epsilon(Rule):
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
         bias = context.bias(layer, tf.identity)
-        return lambda a, relevance: share(
+        return lambda a, relevance: sharing.share(
             layer, [(a, layer.weights, bias)], relevance, self.epsilon
         )
 
@@ -164,7 +153,7 @@ class AlphaBeta(Rule):
         lowering = _one_sign(layer, context, negative, positive, -1)
         if not self.beta:
             return raising
-        return lambda a, relevance: weighted(
+        return lambda a, relevance: sharing.weighted(
             [(self.alpha, raising(a, relevance)), (-self.beta, lowering(a, relevance))]
         )
 
@@ -174,11 +163,12 @@ def _one_sign(
 ) -> Callable[[tf.Tensor, tf.Tensor], Shares]:
     """Relevance by the contributions of one sign: a+ times `mine`(w), a- times `other`(w)."""
     bias = context.bias(layer, mine)
+    share = functools.partial(sharing.share_of_one_sign, layer, sign=sign)
     if context.nonnegative:
         weights = layer.modified(mine)
-        return lambda a, relevance: share_of_one_sign(layer, [(a, weights, bias)], relevance, sign)
-    terms = terms_by_sign(layer, mine, other, bias)
-    return lambda a, relevance: share_of_one_sign(layer, terms(a), relevance, sign)
+        return lambda a, relevance: share([(a, weights, bias)], relevance)
+    terms = sharing.terms_by_sign(layer, mine, other, bias)
+    return lambda a, relevance: share(terms(a), relevance)
 
 
 @dataclass(frozen=True)
@@ -211,8 +201,9 @@ class Gamma(Rule):
             both = (tf.abs(a), size, size_of_bias)
             z = (1 + half) * layer.transform(*own) + half * sign * layer.transform(*both)
             s = tf.where(sign != 0, relevance / stabilise(z), 0.0)
-            shares = divided(layer, [own], s)
-            return weighted([(1 + half, shares), (half, divided(layer, [both], sign * s))])
+            by_own = sharing.divided(layer, [own], s)
+            by_both = sharing.divided(layer, [both], sign * s)
+            return sharing.weighted([(1 + half, by_own), (half, by_both)])
 
         return propagate
 
@@ -241,13 +232,13 @@ class ZBox(Rule):
             )
         low, high = (tf.cast(end, layer.kernel.dtype) for end in context.box)
         bounds = [(low, layer.modified(positive), None), (high, layer.modified(negative), None)]
-        z_of_bounds = transformed(layer, bounds)
+        z_of_bounds = sharing.transformed(layer, bounds)
 
         def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
             s = relevance / stabilise(layer.transform(a, layer.weights) - z_of_bounds)
-            back = handed_back(layer, [(a, layer.weights, None)], s)
             shape = tf.shape(a)
-            return [back - tf.add_n([x * adjoint(layer, s, w, shape) for x, w, _ in bounds])]
+            ends = [x * sharing.adjoint(layer, s, w, shape) for x, w, _ in bounds]
+            return [sharing.handed_back(layer, [(a, layer.weights, None)], s) - tf.add_n(ends)]
 
         return propagate
 
@@ -293,7 +284,7 @@ class Flat(Rule):
         def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
             s = tf.reduce_sum(tf.cast(relevance / z, tf.float32), -1, keepdims=True)
             shape = tf.concat([tf.shape(a)[:-1], [1]], 0)  # all channels get the same
-            return [support * tf.cast(adjoint(single, s, single.weights, shape), a.dtype)]
+            return [support * tf.cast(sharing.adjoint(single, s, single.weights, shape), a.dtype)]
 
         return propagate
 
@@ -304,7 +295,7 @@ def _z_without_inputs(
     """Z for a' = 1, with stabiliser: a constant, computed in float32."""
     exact = layer.ready(tf.cast(weights, tf.float32))
     exact_bias = None if bias is None else tf.cast(bias, tf.float32)
-    z = stabilise(transformed(layer, [(context.support, exact, exact_bias)]))
+    z = stabilise(sharing.transformed(layer, [(context.support, exact, exact_bias)]))
     return tf.cast(z, weights.dtype)
 
 
@@ -317,9 +308,9 @@ def _without_inputs(layer: Linear, context: LayerContext, modify: Modify) -> Pro
 
     def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
         s = relevance / z
-        inputs = support * adjoint(layer, s, weights, tf.shape(a))
+        inputs = support * sharing.adjoint(layer, s, weights, tf.shape(a))
         uncounted = bias is None or s.shape.rank > a.shape.rank
-        return [inputs] if uncounted else [inputs, taken_by(bias, s)]
+        return [inputs] if uncounted else [inputs, sharing.taken_by(bias, s)]
 
     return propagate
 

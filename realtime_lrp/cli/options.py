@@ -200,7 +200,7 @@ INPUTS = click.argument(
     "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=complete_files
 )
 OUTPUT = option(
-    "-o FILE_OR_FOLDER", "output file, or an existing folder",
+    "-o FILE_OR_FOLDER", "output file, or a folder",
     name="output", required=True, shell_complete=complete_files,
 )  # fmt: skip
 OVERWRITE = option("--overwrite", "replace files that exist")

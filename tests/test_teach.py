@@ -15,14 +15,14 @@ from media import write_picture, write_video
 from realtime_lrp import config
 from realtime_lrp.commands import teach as taught_by
 from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.models.names import NETWORKS, Named
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.taught_file import VECTORS, About, write_taught
-from realtime_lrp.models.teaching import CHANGES, Features, Lesson, Showing
+from realtime_lrp.teaching.learnt import Focus, differs, looks
+from realtime_lrp.teaching.lesson import CHANGES, Features, Lesson, Showing
 
 TAUGHT = {"star": 3, "fish": 13}
 """Folder -> the symbol in it."""

@@ -16,11 +16,11 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.models.drawings import drawings
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.teaching import CHANGES, Lesson
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.realtime.viewer.events import KeyPressed, LessonKey
 from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.teaching.lesson import CHANGES, Lesson
+from realtime_lrp.teaching.teacher import Teacher
 from realtime_lrp.video.sources import open_source
 
 pytestmark = pytest.mark.usefixtures("compiled")

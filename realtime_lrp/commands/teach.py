@@ -18,14 +18,14 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.taught_file import About, read_about, read_shown, write_taught
-from realtime_lrp.models.teaching import CHANGES, FEW, FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.stats import write_figures
-from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.teaching.learnt import SENTENCES, Focus, what_it_learnt
+from realtime_lrp.teaching.lesson import CHANGES, FEW, FEWEST, NOTHING, Features, Lesson, Showing
+from realtime_lrp.teaching.teacher import Teacher
 from realtime_lrp.video.files import VIDEOS, refuse_repeated, same_file
 from realtime_lrp.video.pictures import write_picture
 

@@ -21,7 +21,7 @@ from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, TextB
 from realtime_lrp.view.hud import Bar
 
 if TYPE_CHECKING:
-    from realtime_lrp.realtime.teacher import Teacher
+    from realtime_lrp.teaching.teacher import Teacher
 
 THINGS = ("A", "B", "C")
 TAKEN, MOST_S = 15, 10.0  # a touch takes 15 pictures within 10 seconds, and more while it is held

@@ -26,7 +26,7 @@ from realtime_lrp.view.text import undrawable
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.realtime.teacher import Teacher
+    from realtime_lrp.teaching.teacher import Teacher
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class RelevancePart:
 
     def teach(self, classes: Sequence[str]) -> Teacher:
         """Begins a lesson, which `forget` ends; nothing of it is written."""
-        from realtime_lrp.models.teaching import Lesson  # these import TensorFlow
-        from realtime_lrp.realtime.teacher import Teacher
+        from realtime_lrp.teaching.lesson import Lesson  # these import TensorFlow
+        from realtime_lrp.teaching.teacher import Teacher
 
         self._untaught = self._untaught or self._thread.engine  # which may still be a taught one
         return Teacher(Lesson(classes), self._frames, self._thread, lambda *_: "").__enter__()

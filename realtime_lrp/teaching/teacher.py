@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.learnt import SENTENCES, what_it_learnt
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.models.teaching import FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.viewer.events import Chosen, Event, KeyPressed, LessonKey, NoticeGiven
 from realtime_lrp.system import machine
+from realtime_lrp.teaching.learnt import SENTENCES, what_it_learnt
+from realtime_lrp.teaching.lesson import FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.view.hud import Bar, Block, Paragraph, Row
 
 EVERY_S = 0.1  # between two pictures that are taken

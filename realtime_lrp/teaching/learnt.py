@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.models.teaching import NOTHING
+from realtime_lrp.teaching.lesson import NOTHING
 
 SMOOTHING = 2.0  # deviation in pixels with which pictures are smoothed before they are compared
 DIFFERS = 25  # grey levels by which a colour of a smoothed pixel differs from the empty scene

@@ -24,7 +24,6 @@ from realtime_lrp.cli.options import (
     RESUME,
     SEEN,
     STATS,
-    ConfigFile,
     Number,
     Whole,
     cli,
@@ -107,9 +106,7 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
     print_lines(run(settings.config, picture, logdir, overwrite))
 
 
-def _load_for_evaluate(
-    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
-) -> config.Settings:
+def _load_for_evaluate(file: Any, sets: Any, options: Any, command: str) -> config.Settings:
     """Loads the settings; the defaults of `evaluate` are those for drawn pictures."""
     photos = click.get_current_context().params["images"]
     return config.load(file, sets, options, command="" if photos else command)

@@ -121,7 +121,9 @@ class PictureRun:
                     yield f"{source.name}: finished before -> {target}"
                 else:
                     sources.append(source)
-            for source, pages in self._read(sources):
+            # if one picture alone makes the decoder crash, no other suffers
+            alone = ((source, first_pages(source)) for source in sources)
+            for source, pages in alone if self._single else read_pictures(sources):
                 yield from self._explained(source, pages)
         except (KeyboardInterrupt, TransferError) as stop:
             self.tally.log_stop(stop)
@@ -132,28 +134,18 @@ class PictureRun:
             log.warning("%s several pictures, and only the first is explained.", named)
         if not self.tally.finished:
             self.tally.raise_worst()
-        if self._job:
-            self._job.finish()
+        for note in self._job.losses.notes if self._job else ():
+            log.warning("%s", note)
 
     def _is_finished(self, source: Path, target: Path) -> bool:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""
         if not (self._options.resume and self._journal and target.exists()):
             return False
         manifest, state = self._journal.manifest(target), {"picture": state_of(target)}
-        known = self._fingerprint(source)
+        known = fingerprint(source, self._config, {})
         if not self._options.overwrite:
             refuse_unknown(str(target), manifest, known, state)
         return bool(manifest and manifest.fingerprint == known and not manifest.changed(state))
-
-    def _fingerprint(self, source: Path) -> str:
-        return fingerprint(source, self._config, {})
-
-    def _read(self, sources: list[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
-        """Yields each source with its pictures, or with the error that it causes."""
-        if self._single:  # if it makes the decoder crash, no other suffers
-            yield from ((source, first_pages(source)) for source in sources)
-            return
-        yield from read_pictures(sources)
 
     def _explained(self, source: Path, pages: list[np.ndarray] | Exception) -> Iterator[str]:
         if isinstance(pages, Exception):
@@ -167,8 +159,8 @@ class PictureRun:
             with atomic_file(target, self._options.overwrite) as part:
                 line = self._job.process(source, target, pages[0], part)
                 if self._journal:
-                    state = {"picture": state_of(part)}
-                    self._journal.add(target, Manifest(self._fingerprint(source), state))
+                    known = fingerprint(source, self._config, {})
+                    self._journal.add(target, Manifest(known, {"picture": state_of(part)}))
             yield line
         except TransferError:
             raise
@@ -186,13 +178,13 @@ class Explaining:
         self._engine = engine_for(config)
         self._provenance = self._engine.provenance()
         companions.describe(self._provenance)
-        self._losses = Losses(self._engine)
+        self.losses = Losses(self._engine)
 
     def process(self, source: Path, target: Path, picture: np.ndarray, part: Path) -> str:
         """Explains a picture, writes its output to `part` and returns the line that reports it."""
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
-        lost_in = self._losses.add(result.region.extract(picture), result)
+        lost_in = self.losses.add(result.region.extract(picture), result)
         note = map_note(result.maps[0])
         if result.maps[0].state is State.ZERO:
             if result.found == ():
@@ -209,10 +201,6 @@ class Explaining:
         note = f"({note})" if note else passes_note(self._engine, result)
         seen = f"({seen})" if (seen := sight_note(result)) else ""
         return " ".join(filter(None, (f"{source.name}: {best} -> {target}", note, seen)))
-
-    def finish(self) -> None:
-        for note in self._losses.notes:
-            log.warning("%s", note)
 
     def _write(self, part: Path, suffix: str, picture: np.ndarray, result: Result) -> None:
         if suffix != ".npz":

@@ -8,7 +8,8 @@ bool [N, h, w].
 import gc
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -78,7 +79,7 @@ class Evaluation:
         def figures(samples: np.ndarray) -> Values:
             return self._figures(self._maps(explainer, name, samples), samples, rng)
 
-        return MeasuredRow(name, *self._measured(figures))
+        return self._row(name, figures)
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
         """The measured part of the samples' maps, float32 [n, h, w]."""
@@ -116,7 +117,7 @@ class Evaluation:
         def figures(samples: np.ndarray) -> Values:
             return self._figures(np.zeros(self._samples.masks[samples].shape), samples, rng)
 
-        return MeasuredRow(CHANCE, *self._measured(figures))
+        return self._row(CHANCE, figures)
 
     def maps_of(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
@@ -129,17 +130,15 @@ class Evaluation:
         located = {key: measure(maps, masks) for key, measure in OF_MAPS}
         return located | self._curves.measure(ranks, samples)
 
-    def _measured(
-        self, figures: Callable[[np.ndarray], Values]
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def _row(self, name: str, figures: Callable[[np.ndarray], Values]) -> MeasuredRow:
         """The values of all samples, the areas of the curves among them, and the curves."""
-        parts = []
+        parts: list[Values] = []
         for samples in batches(np.arange(len(self.classes))):
             parts.append(figures(samples))
             self._on_part()
-        found = _joined(parts)
+        found = {key: np.concatenate([part[key] for part in parts], axis=-1) for key in parts[0]}
         curves = {key: found[key] for key in CURVES}
-        return found | areas(curves), curves
+        return MeasuredRow(name, found | areas(curves), curves)
 
     def _rng(self, name: str) -> np.random.Generator:
         """The random numbers of a row; they do not depend on which rows were measured before."""
@@ -199,7 +198,8 @@ class AnswerEvaluation(Evaluation):
             located = self._figures(maps, samples, rng)
             return {**located, "other_class": other, "flooded": floods}
 
-        values, curves = self._measured(figures)
+        row = self._row(name, figures)
+        values = dict(row.values)
         flooded = int(values.pop("flooded").sum())
         for key, model in self._randomised.items():
             gc.collect()  # frees explainers and their copies of the weights
@@ -207,7 +207,7 @@ class AnswerEvaluation(Evaluation):
             values[key] = measures.spearman(np.concatenate(compared), others)
             self._on_part()
         of_rules = name in COMPOSITES or name == CONFIGURED
-        return MeasuredRow(name, values, curves, flooded if of_rules else 0)
+        return replace(row, values=values, flooded=flooded if of_rules else 0)
 
     def _knows_classes(self, model: keras.Model) -> bool:
         """Whether a model gives the classes that are compared enough probability."""
@@ -248,12 +248,6 @@ def choose_classes(
 def batches(array: np.ndarray) -> list[np.ndarray]:
     """Splits an array into the batches that are measured together."""
     return np.split(array, range(BATCH, len(array), BATCH))
-
-
-def _joined(parts: Iterable[Values]) -> dict[str, np.ndarray]:
-    """The values of all batches, by figure; samples are on the last axis."""
-    found = list(parts)
-    return {key: np.concatenate([part[key] for part in found], axis=-1) for key in found[0]}
 
 
 CURVES = ("deletion", "insertion")

@@ -98,7 +98,9 @@ class ObjectStore:
                     and not one["name"].rsplit("/", 1)[-1].startswith(".")
                 ]  # fmt: skip
         scheme = scheme_of(word)
-        files = [_stored(f"{scheme}://{one['name']}", one) for one in found if _is_file(one)]
+        files = [
+            _stored(f"{scheme}://{one['name']}", one) for one in found if one["type"] == "file"
+        ]
         if not files:
             raise MissingInputError(
                 f"There is no {kind} {word!r}: no such object, folder or match."
@@ -145,15 +147,11 @@ class ObjectStore:
             found = self._files.info(_path(address))
         except FileNotFoundError:
             return None
-        return found if _is_file(found) else None
+        return found if found["type"] == "file" else None
 
 
 def _path(address: str) -> str:
     return address[len(scheme_of(address)) + 3 :]
-
-
-def _is_file(info: dict[str, Any]) -> bool:
-    return bool(info["type"] == "file")
 
 
 def _stored(address: str, info: dict[str, Any]) -> StoredFile:

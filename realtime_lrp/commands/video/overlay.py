@@ -68,7 +68,8 @@ def overlay_file(
             source=film.source.resolve(), parts=tuple(parts.values()), span=film.span,
             container=film.target.suffix.lower(), comment=f"realtime_lrp {__version__}, {settings}",
             provenance=provenance.as_json(),
-            size=engine.explainer.input_shape[:2], batch=_batch(config, engine),
+            size=engine.explainer.input_shape[:2],
+            batch=config.video.batch or (8 if engine.device == "CPU" else 16),
             look=look_of(engine),
             fit=engine.fit, region=engine.sight.fixed, follows=engine.sight.follows,
             mirror=config.input.mirror,
@@ -168,10 +169,6 @@ def _notes(report: Report, records: Records) -> Iterator[str]:
         yield f"ended early: {report.frames} of about {report.expected} frames"
     if report.lost_sound:
         yield f"left out {report.lost_sound} damaged packets of sound"
-
-
-def _batch(config: Config, engine: Engine) -> int:
-    return config.video.batch or (8 if engine.device == "CPU" else 16)
 
 
 def _check_room(job: RecodingOrder, opened: Opened) -> None:

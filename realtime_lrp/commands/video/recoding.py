@@ -341,7 +341,12 @@ class Recoder:
                     writer.sound(item) if writer else early.append(item)
                     continue
                 if writer is None:
-                    writer = stack.enter_context(self._writer(reader))
+                    writer = stack.enter_context(VideoWriter(
+                        job.film, job.container, reader.fps, reader.time_base, codec=job.codec,
+                        quality=job.quality, colour=reader.colour, aspect=reader.aspect,
+                        metadata=film_metadata(reader.metadata, job.comment),
+                        description=job.provenance,
+                    ))  # fmt: skip
                     notes = writer.add_sound(reader.sound) if job.sound else []
                     aspect = float(reader.aspect)
                 result = draw(self._frames, item.picture)
@@ -354,14 +359,6 @@ class Recoder:
                 self._thumbnails.add(float(item.pts * reader.time_base), result, aspect)
                 check_room(job.film.parent)
         return writer.lost_sound if writer else 0, notes
-
-    def _writer(self, reader: VideoReader) -> VideoWriter:
-        job = self._job
-        return VideoWriter(
-            job.film, job.container, reader.fps, reader.time_base,
-            codec=job.codec, quality=job.quality, colour=reader.colour, aspect=reader.aspect,
-            metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
-        )  # fmt: skip
 
     def _tell_progress(self) -> None:
         """Sends how many frames are written, at once and while anything is read or written.

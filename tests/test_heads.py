@@ -112,6 +112,15 @@ def test_what_lies_between_0_and_1_by_itself_gets_no_softmax(name, caplog):
     np.testing.assert_allclose(other, tf.nn.softmax(own), atol=1e-6)
 
 
+def test_an_embedding_gets_no_softmax(caplog):
+    """Nor any other values that lie between -1 and 1 whatever the last weights give."""
+    for head in (layers.UnitNormalization(), ops.tanh):
+        model, _ = network(head)
+        np.testing.assert_allclose(Explainer(model)(X).scores, model(X), atol=1e-6)
+        assert "between -1 and 1" in caplog.text
+        caplog.clear()
+
+
 def test_the_larger_of_two_sigmoids_keeps_its_logits_sign():
     """It starts in the direction of the larger logit."""
     x = keras.Input((12, 12, 3))

@@ -85,6 +85,40 @@ def test_functions_that_compare_choose_and_pad_are_translated(tmp_path):
     )
 
 
+def test_sizes_pools_products_and_a_dictionary_of_outputs_are_translated(tmp_path):
+    """Against NumPy: a tiled mean, attention among pixels, in shapes that the batch gives."""
+    size = ["size", 0, 0]
+    described = functional(
+        pictures(4, 4, 4),
+        function("math.reduce_mean", "mean", "pictures", axis=[1, 2], keepdims=True),
+        function("tile", "tile", "mean", multiples=[1, 4, 4, 1]),
+        function("math.add", "sum", "pictures", y=["tile", 0, 0]),
+        function("nn.avg_pool2d", "pool", "sum", ksize=2, strides=[1, 2, 2, 1], padding="SAME"),
+        function("nn.depth_to_space", "space", "pool", block_size=2),
+        function("compat.v1.shape", "shape", "space", out_type="int32"),
+        function("__operators__.getitem", "size", "shape", slice_spec=0),
+        function("reshape", "rows", "space", shape=[size, -1, 1]),
+        function("linalg.matmul", "alike", "rows", b=["rows", 0, 0], transpose_b=True),
+        function("linalg.matmul", "mixed", "alike", b=["rows", 0, 0]),
+        function("compat.v1.gather", "turned", "mixed", indices=[*range(15, -1, -1)], axis=1,
+                 validate_indices=None, batch_dims=0),
+        layer("Flatten", "flat", read("turned")),
+        layer("Dense", "top", read("flat"), units=3, activation="softmax"),
+        layer("Dense", "age", read("flat"), units=1),
+    )  # fmt: skip
+    described["config"]["output_layers"] = {"age": ["age", 0, 0], "race": ["top", 0, 0]}
+    weights = {name: {f"{name}/kernel:0": values(16, n), f"{name}/bias:0": values(n)}
+               for name, n in (("top", 3), ("age", 1))}  # fmt: skip
+    x = RNG.uniform(-1, 1, (2, 4, 4, 4)).astype(np.float32)
+    pooled = (x + x.mean((1, 2), keepdims=True)).reshape(2, 2, 2, 2, 2, 4).mean((2, 4))
+    rows = pooled.reshape(2, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4).reshape(2, 16, 1)
+    turned = (rows @ rows.transpose(0, 2, 1) @ rows)[:, ::-1, 0]
+    wanted = softmax(turned @ weights["top"]["top/kernel:0"] + weights["top"]["top/bias:0"])
+    path = hdf5(tmp_path / "mine.h5", described, weights)
+    network = load_network(str(path), preprocess="none")
+    np.testing.assert_allclose(Explainer(network.model)(x).scores, wanted, atol=1e-5)
+
+
 def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
     """As TensorFlow 2.0 to 2.3 wrote it, with its constant at its place."""
     kernel = values(12, 2)

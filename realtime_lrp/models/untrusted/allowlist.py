@@ -46,21 +46,21 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
     "keras.layers": {*LAYERS, *TRACED},
     "keras.src.applications.convnext": {"LayerScale", "StochasticDepth"},
     "keras.src.applications.inception_resnet_v2": {"CustomScaleLayer"},
-    "keras.src.ops.core": {"Cast", "StopGradient"},
+    "keras.src.ops.core": {"Cast", "StopGradient", "Unstack"},
     "keras.src.ops.image": {"RGBToGrayscale", "Resize"},
     "keras.src.ops.math": {"Erf", "Logsumexp", "Rsqrt"},
     "keras.src.ops.nn": {
-        "AveragePool", "Celu", "Elu", "Gelu", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu",
-        "LogSigmoid", "LogSoftmax", "MaxPool", "Normalize", "Relu", "Relu6", "Selu", "Sigmoid",
-        "Silu", "Softmax", "Softplus", "Softsign",
+        "AveragePool", "Celu", "DepthToSpace", "Elu", "Gelu", "HardSigmoid", "HardSilu", "HardTanh",
+        "LeakyRelu", "LogSigmoid", "LogSoftmax", "MaxPool", "Normalize", "Relu", "Relu6", "Selu",
+        "Sigmoid", "Silu", "Softmax", "Softplus", "Softsign", "SpaceToDepth",
     },
     "keras.src.ops.numpy": {
-        "Absolute", "Add", "Amax", "Amin", "Clip", "Concatenate", "Divide", "Einsum", "Equal",
-        "Exp", "ExpandDims", "Flip", "GetItem", "Greater", "GreaterEqual", "Less", "LessEqual",
-        "Log", "Log1p", "Matmul", "Max", "Maximum", "Mean", "Min", "Minimum", "Moveaxis",
-        "Multiply", "Negative", "Pad", "Power", "Reciprocal", "Reshape", "Split", "Sqrt", "Square",
-        "Squeeze", "Stack", "Std", "Subtract", "Sum", "Swapaxes", "Take", "Tanh", "Transpose",
-        "TrueDivide", "Var", "Where",
+        "Absolute", "Add", "Amax", "Amin", "Clip", "Concatenate", "Cumsum", "Divide", "Einsum",
+        "Equal", "Exp", "ExpandDims", "Flip", "GetItem", "Greater", "GreaterEqual", "Less",
+        "LessEqual", "Log", "Log1p", "Matmul", "Max", "Maximum", "Mean", "Min", "Minimum",
+        "Moveaxis", "Multiply", "Negative", "Pad", "Power", "Reciprocal", "Repeat", "Reshape",
+        "Roll", "Split", "Sqrt", "Square", "Squeeze", "Stack", "Std", "Subtract", "Sum", "Swapaxes",
+        "Take", "Tanh", "Tile", "Transpose", "TrueDivide", "Var", "Where",
     },
     "keras.initializers": {
         "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity",
@@ -84,7 +84,7 @@ MAX_STEP = 2**16  # Pixels. Pictures have up to 8192 on a side.
 
 _STEP_KEYS = (
     "strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding", "height",
-    "width", "n", "pad_width", "power_iterations",
+    "width", "n", "pad_width", "power_iterations", "repeats", "block_size",
 )  # fmt: skip
 
 MAX_NORMALISED = 2**24

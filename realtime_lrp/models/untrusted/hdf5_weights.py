@@ -28,7 +28,7 @@ def rename_weights(path: Path) -> None:
 
 
 def load_hdf5_weights(model: keras.Model, file: h5py.File) -> None:
-    """Loads weights that stand layer by layer, in the order of the layers.
+    """Loads weights that stand layer by layer, by their names if all are known, else in order.
 
     Within a layer, which may be a model, they are found by their names. Their order differs between
     Keras 2 and 3 where a part of a model was not trained.
@@ -45,6 +45,9 @@ def load_hdf5_weights(model: keras.Model, file: h5py.File) -> None:
         )
     if len(stored) != len(layers):
         raise ValueError(f"it holds weights of {len(stored)} layers instead of {len(layers)}")
+    named = {of_layer.name.rpartition("/")[2]: (of_layer, names) for of_layer, names in stored}
+    if len(named) == len(stored) and all(layer.name in named for layer in layers):
+        stored = [named[layer.name] for layer in layers]
     for layer, (of_layer, names) in zip(layers, stored, strict=True):
         weights = _by_name(layer, names) or _in_order(layer, names)
         for weight, name in zip(weights, names, strict=True):

@@ -5,6 +5,7 @@ has no translation is refused there by its name.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES, parts_of
@@ -50,40 +51,56 @@ def _plain(module: str, kinds: dict[str, str]) -> dict[str, Operation]:
 _NUMPY, _NN, _IMAGE = "keras.src.ops.numpy", "keras.src.ops.nn", "keras.src.ops.image"
 _ALONG, _KEEPS = {"axis": "axis"}, {"axis": "axis", "keepdims": "keepdims"}
 _PADS = _NUMPY, "Pad", {"paddings": "pad_width", "mode": "mode"}
+_WINDOWS = {"ksize": "pool_size", "strides": "strides", "padding": "padding"}
 
 OPERATIONS: dict[str, Operation] = {
     **_plain(_NUMPY, {
         "__operators__.add": "Add", "__operators__.getitem": "GetItem", "math.abs": "Absolute",
         "math.add": "Add", "math.divide": "TrueDivide", "math.exp": "Exp",
+        "linalg.matmul": "Matmul",
         "math.greater": "Greater", "math.greater_equal": "GreaterEqual", "math.less": "Less",
-        "math.less_equal": "LessEqual", "math.log": "Log", "math.maximum": "Maximum",
-        "math.minimum": "Minimum", "math.multiply": "Multiply", "math.negative": "Negative",
-        "math.pow": "Power", "math.sqrt": "Sqrt", "math.square": "Square",
-        "math.subtract": "Subtract", "math.tanh": "Tanh", "math.truediv": "TrueDivide",
-        "nn.bias_add": "Add", "where": "Where",
+        "math.less_equal": "LessEqual", "math.log": "Log", "math.log1p": "Log1p",
+        "math.maximum": "Maximum", "math.minimum": "Minimum", "math.multiply": "Multiply",
+        "math.negative": "Negative", "math.pow": "Power", "math.reciprocal": "Reciprocal",
+        "math.sqrt": "Sqrt", "math.square": "Square", "math.subtract": "Subtract",
+        "math.tanh": "Tanh", "math.truediv": "TrueDivide", "nn.bias_add": "Add", "where": "Where",
     }),
     **_plain(_NN, {
         "math.sigmoid": "Sigmoid", "math.softplus": "Softplus", "nn.elu": "Elu", "nn.relu": "Relu",
-        "nn.relu6": "Relu6", "nn.sigmoid": "Sigmoid", "nn.silu": "Silu",
+        "nn.relu6": "Relu6", "nn.selu": "Selu", "nn.sigmoid": "Sigmoid", "nn.silu": "Silu",
+        "nn.softsign": "Softsign",
     }),
-    **_plain("keras.src.ops.math", {"math.rsqrt": "Rsqrt"}),
+    **_plain("keras.src.ops.core", {"stop_gradient": "StopGradient"}),
+    **_plain("keras.src.ops.math", {"math.erf": "Erf", "math.rsqrt": "Rsqrt"}),
     **_plain(_IMAGE, {"image.rgb_to_grayscale": "RGBToGrayscale"}),
     "cast": ("keras.src.ops.core", "Cast", {"dtype": "dtype"}),
     "clip_by_value": (_NUMPY, "Clip", {"clip_value_min": "x_min", "clip_value_max": "x_max"}),
-    "compat.v1.pad": _PADS, "pad": _PADS,
+    "compat.v1.gather": (_NUMPY, "Take", _ALONG), "compat.v1.pad": _PADS,
     "compat.v1.squeeze": (_NUMPY, "Squeeze", _ALONG),
     "compat.v1.transpose": (_NUMPY, "Transpose", {"perm": "axes"}),
     "concat": (_NUMPY, "Concatenate", _ALONG), "expand_dims": (_NUMPY, "ExpandDims", _ALONG),
+    "gather": (_NUMPY, "Take", _ALONG),
     "image.resize": (_IMAGE, "Resize", {"size": "size", "method": "interpolation"}),
     "math.l2_normalize": (_NN, "Normalize", _ALONG),
-    "math.reduce_max": (_NUMPY, "Max", _KEEPS), "math.reduce_mean": (_NUMPY, "Mean", _KEEPS),
-    "math.reduce_sum": (_NUMPY, "Sum", _KEEPS),
+    "math.reduce_logsumexp": ("keras.src.ops.math", "Logsumexp", _KEEPS),
+    **{
+        f"math.reduce_{ours}": (_NUMPY, theirs, _KEEPS)
+        for ours, theirs in (("max", "Max"), ("mean", "Mean"), ("min", "Min"), ("std", "Std"),
+                             ("sum", "Sum"), ("variance", "Var"))
+    },
+    **{
+        f"nn.{kind}_pool{more}": (_NN, theirs, _WINDOWS)
+        for kind, theirs in (("avg", "AveragePool"), ("max", "MaxPool")) for more in ("", "2d")
+    },
+    "nn.depth_to_space": (_NN, "DepthToSpace", {"block_size": "block_size"}),
     "nn.gelu": (_NN, "Gelu", {"approximate": "approximate"}),
     "nn.leaky_relu": (_NN, "LeakyRelu", {"alpha": "negative_slope"}),
-    "nn.softmax": (_NN, "Softmax", _ALONG),
-    "reshape": (_NUMPY, "Reshape", {"shape": "newshape"}),
+    "nn.log_softmax": (_NN, "LogSoftmax", _ALONG), "nn.softmax": (_NN, "Softmax", _ALONG),
+    "nn.space_to_depth": (_NN, "SpaceToDepth", {"block_size": "block_size"}),
+    "pad": _PADS, "reshape": (_NUMPY, "Reshape", {"shape": "newshape"}),
+    "reverse": (_NUMPY, "Flip", _ALONG),
     "split": (_NUMPY, "Split", {"num_or_size_splits": "indices_or_sections", "axis": "axis"}),
-    "stack": (_NUMPY, "Stack", _ALONG),
+    "stack": (_NUMPY, "Stack", _ALONG), "tile": (_NUMPY, "Tile", {"multiples": "repeats"}),
 }  # fmt: skip
 """Function of TensorFlow -> operation of Keras 3."""
 
@@ -96,8 +113,14 @@ OLD_OPERATIONS = {
 DEFAULTS = {"nn.gelu": {"approximate": False}}
 """Function of TensorFlow -> arguments whose defaults are others in Keras 3."""
 
-IGNORED = ("name", "data_format", "conjugate", "training", "mask")
-"""Arguments of calls that change nothing here: feature maps have their channels last."""
+IGNORED = (
+    "name", "data_format", "conjugate", "training", "mask", "transpose_a", "transpose_b",
+    "validate_indices",
+)  # fmt: skip
+"""Arguments of calls that change nothing here or are read before; channels are last."""
+
+WITHOUT_EFFECT = (("constant_values", 0), ("batch_dims", 0))
+"""Arguments of calls with the values that change nothing."""
 
 
 def translated(described: Any) -> Any:
@@ -159,6 +182,10 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
         config = {"name": "sequential", "layers": config}
     if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # of training alone
         kind, config = "Identity", {key: config[key] for key in ("name", "dtype") if key in config}
+    if kind == "Functional":
+        config = config | {"layers": [_without_sizes(layer) for layer in config["layers"]]}
+        part = part | {"config": config | {"layers": _needed(config)}}
+        config = part["config"]
     module = _module(kind, config)
     obsolete = OBSOLETE.get(kind, ())
     config = {
@@ -181,7 +208,7 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
                 _call(node, before) for node in before.get("inbound_nodes", ())
             ]
         for ends in ("input_layers", "output_layers"):
-            if len(config[ends]) == 1:
+            if len(config[ends]) == 1 and isinstance(config[ends], list):
                 (config[ends],) = config[ends]  # a list of one is another structure in Keras 3
         _number_calls(config)
     if kind in ("Functional", "Sequential"):
@@ -252,14 +279,45 @@ def _number_calls(config: dict[str, Any]) -> None:
         for part in parts_of(layer["inbound_nodes"])
         if part.get("class_name") == "__keras_tensor__"
     ]
-    for ends in (config["input_layers"], config["output_layers"]):
-        read += [ends] if isinstance(ends[0], str) else ends
+    read += [*_histories([config["input_layers"], config["output_layers"]])]
     highest: dict[str, int] = {}
     for name, index, _ in read:
         highest[name] = max(index, highest.get(name, 0))
     for history in read:
         name = history[0]
         history[1] -= max(0, highest[name] + 1 - max(calls.get(name, 0), 1))
+
+
+def _histories(part: Any) -> Iterator[list[Any]]:
+    """Every [name of a layer, call, output] in a list or an object, at any depth."""
+    if isinstance(part, list) and len(part) >= 3 and isinstance(part[0], str):
+        yield part
+    if isinstance(part, list | dict):
+        for value in part.values() if isinstance(part, dict) else part:
+            yield from _histories(value)
+
+
+def _needed(config: dict[str, Any]) -> list[Any]:
+    """The layers that inputs and outputs depend on."""
+    layers = {layer["name"]: layer for layer in config["layers"]}
+    left = [name for name, *_ in _histories([config["input_layers"], config["output_layers"]])]
+    needed = set()
+    while left:
+        name = left.pop()
+        if name in layers and name not in needed:
+            needed.add(name)
+            left += [one for one, *_ in _histories(layers[name].get("inbound_nodes", []))]
+    return [layer for name, layer in layers.items() if name in needed]
+
+
+def _without_sizes(layer: dict[str, Any]) -> dict[str, Any]:
+    """A layer; of a reshape None is the size of the batch, if it computes it, -1 any other size."""
+    if layer["class_name"] not in OPERATION_LAYERS or _function(layer) != "reshape":
+        return layer
+    shape = _arguments(layer["inbound_nodes"][0])["shape"]
+    known = [size if isinstance(size, int) else -1 if n else None for n, size in enumerate(shape)]
+    (name, call, output, *_), *_ = layer["inbound_nodes"]
+    return layer | {"inbound_nodes": [[name, call, output, {"shape": known}]]}
 
 
 def _operation(part: dict[str, Any]) -> dict[str, Any]:
@@ -275,15 +333,27 @@ def _operation(part: dict[str, Any]) -> dict[str, Any]:
     for node in part.get("inbound_nodes", ())[:1]:
         given = _arguments(node)
         given = DEFAULTS.get(function, {}) | given
-        config |= {ours: _small(given[theirs]) for theirs, ours in names.items() if theirs in given}
+        config |= {ours: _plainly(given[theirs], ours) for theirs, ours in names.items()
+                   if theirs in given}  # fmt: skip
+        if any(given.get(f"transpose_{side}") for side in "ab"):
+            first = "...ji" if given.get("transpose_a") else "...ij"
+            second = "...kj" if given.get("transpose_b") else "...jk"
+            kind, config["subscripts"] = "Einsum", f"{first},{second}->...ik"
+    if "pool_size" in config:
+        config["data_format"] = "channels_last"
+    if config.get("newshape", [0])[0] is None:  # the batch's size
+        module, kind = "keras.layers", "Reshape"
+        config["target_shape"] = config.pop("newshape")[1:]
     return {
         "module": module, "class_name": kind, "config": config, "registered_name": kind,
         "name": part["name"],
     }  # fmt: skip
 
 
-def _small(value: Any) -> Any:
-    """A text in small letters, as Keras 3 has the modes of borders."""
+def _plainly(value: Any, key: str) -> Any:
+    """An argument as Keras 3 has it: small letters, windows without batch and channels."""
+    if key in ("pool_size", "strides") and isinstance(value, list) and len(value) == 4:
+        return value[1:3]
     return value.lower() if isinstance(value, str) else value
 
 
@@ -314,7 +384,7 @@ def _call(node: Any, part: dict[str, Any]) -> Any:
     kwargs = {
         key: value
         for key, value in _arguments(node).items()
-        if key not in IGNORED and (key, value) != ("constant_values", 0)
+        if key not in IGNORED and (key, value) not in WITHOUT_EFFECT
     }
     if part["class_name"] in OPERATION_LAYERS:
         if part["class_name"] == "TensorFlowOpLayer":
@@ -345,7 +415,8 @@ def _value(value: Any) -> Any:
     if is_list and any(isinstance(entry, dict) for entry in value):
         return [_slice(entry) for entry in value]
     if is_list and value and all(isinstance(entry, int | float) for entry in value):
-        return {"class_name": "__tensor__", "config": {"value": value, "dtype": "float32"}}
+        dtype = "int32" if all(isinstance(entry, int) for entry in value) else "float32"
+        return {"class_name": "__tensor__", "config": {"value": value, "dtype": dtype}}
     return value
 
 

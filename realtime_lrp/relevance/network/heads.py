@@ -159,6 +159,8 @@ def _make_scores(
     if not activation and not scores:
         are = _values_are(graph, picture) if several else "a value"
         if are == "a value":
+            if several:
+                _say(graph, "they lie between -1 and 1 whatever its last weights give", "values")
             return
         if are == "probabilities":
             _say(graph, "they lie between 0 and 1 whatever its last weights give")
@@ -183,8 +185,8 @@ def _scoring_steps(graph: Graph) -> list[Activation]:
     return [step for step in found if isinstance(step, Activation)]
 
 
-def _say(graph: Graph, why: str) -> None:
-    warn_once(f"{graph.name}: its scores are probabilities, as {why}. Otherwise: --scores logits")
+def _say(graph: Graph, why: str, what: str = "probabilities") -> None:
+    warn_once(f"{graph.name}: its scores are {what}, as {why}. Otherwise: --scores logits")
 
 
 def _activation(kind: str) -> Activation:
@@ -331,7 +333,10 @@ def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
 
 
 def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
-    """The kind of a graph's output: probabilities, their logarithms, or logits."""
+    """The kind of a graph's output: probabilities, their logarithms, logits, or a value.
+
+    Cosines, and what a tanh or a division by the length makes, are values.
+    """
     last = graph.last_with_weights(graph.output)
     if not last or _ends_in_weights(graph):
         return "logits"
@@ -343,6 +348,8 @@ def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
     y = np.concatenate(outputs)
     if y.min() >= 0 and y.max() <= 1 + 1e-6:
         return "probabilities"
+    if np.abs(y).max() <= 1 + 1e-6:
+        return "a value"
     logarithms = y.max() <= 1e-6 and np.allclose(np.exp(y).sum(1), 1, atol=1e-4)
     return "logarithms" if logarithms else "logits"
 

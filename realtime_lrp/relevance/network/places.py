@@ -22,11 +22,11 @@ ASIDE = re.compile("aux|feat|embed|hidden|proto|box|loc|coord|dets|regress", re.
 
 
 def answer_of(shapes: Shapes) -> str:
-    """The name of the output that looks like the answer: a vector before maps, by its name."""
+    """The output that looks like the answer: a vector before maps, by its name, of classes."""
 
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        vector = sum(size != 1 for size in shapes[name]) < 2
-        return not vector, bool(ASIDE.search(name)), not OF_CLASSES.search(name)
+    def rank(name: str) -> tuple[bool, bool, bool, bool]:
+        several = sum(size != 1 for size in shapes[name])
+        return several > 1, bool(ASIDE.search(name)), not OF_CLASSES.search(name), not several
 
     return min(shapes, key=rank)
 

@@ -16,13 +16,10 @@ from faults.clock import until
 def start(*words, cwd=None, **environment):
     """Starts the program as a user does; it does not outlive the test."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "realtime_lrp", *map(str, words)],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "realtime_lrp", *map(str, words)], cwd=cwd,
+        env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
-    )
+    )  # fmt: skip
     try:
         yield process
     finally:
@@ -82,12 +79,9 @@ def screenshot(display, path):
 def xdotool(display, *words):
     """Runs xdotool and gives what it prints."""
     done = subprocess.run(
-        ["xdotool", *map(str, words)],
-        env=with_display(display),
-        capture_output=True,
-        text=True,
+        ["xdotool", *map(str, words)], env=with_display(display), capture_output=True, text=True,
         timeout=300,
-    )
+    )  # fmt: skip
     return done.stdout.strip()
 
 

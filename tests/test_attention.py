@@ -51,14 +51,12 @@ def model():
 
 @pytest.fixture(scope="module")
 def explained(model, pictures):
-    """All maps of one class."""
     explanation = Explainer(model, composite="attnlrp", target=TARGET, also=["cp_lrp"])(pictures)
     return {"attnlrp": explanation.relevance, **explanation.maps}
 
 
 @pytest.fixture(scope="module")
 def shallow():
-    """An explainer of a transformer with one block."""
     model = transformer(np.random.default_rng(5), depth=1)
     return Explainer(model, composite="attnlrp", target="top1", also=["cp_lrp", "epsilon"])
 

@@ -80,7 +80,6 @@ def drawn_again(viewer):
 
 
 def screen(*keys, **more):
-    """What it shows."""
     return shown(*keys, **more).shown[-1]
 
 
@@ -135,7 +134,6 @@ def notices():
 
 
 def exhibit(size):
-    """The exhibit's page beside or below the picture."""
     canvas = np.zeros((*size, 3), np.uint8)
     top = (
         TextBlock("I see", 0.9), TextBlock("African chameleon", 1.5), Bar("", 0.62), Gap(0.5),
@@ -147,7 +145,6 @@ def exhibit(size):
 
 
 def card():
-    """A card over the screen, and the pad of keys."""
     canvas = np.full((480, 640, 3), 90, np.uint8)
     draw_card(canvas, "The picture is black", "Please take the cap off the camera. " * 3)
     pad = np.full((480, 640, 3), 90, np.uint8)
@@ -158,32 +155,23 @@ def card():
 CANVASES = {
     "usual": lambda: screen(total=0.5, taken=0.1),
     "presenter": lambda: screen(size=(1080, 1920), signed=True, target="0 - 1"),
-    "upright": lambda: screen(size=(1280, 720)),
-    "small": lambda: screen(size=(240, 320)),
-    "contours": lambda: screen("next_style", signed=True),
-    "side by side": side_by_side,
-    "classes": lambda: screen("l", "Down"),
-    "commands": lambda: screen("h", *"lrp"),
-    "controls": controls,
-    "concepts": lambda: concepts((720, 1280)),
-    "concepts upright": lambda: concepts((1280, 720)),
-    "patches": patches,
-    "notices": notices,
-    "exhibit": lambda: exhibit((720, 1280)),
-    "exhibit upright": lambda: exhibit((1280, 720)),
+    "upright": lambda: screen(size=(1280, 720)), "small": lambda: screen(size=(240, 320)),
+    "contours": lambda: screen("next_style", signed=True), "side by side": side_by_side,
+    "classes": lambda: screen("l", "Down"), "commands": lambda: screen("h", *"lrp"),
+    "controls": controls, "concepts": lambda: concepts((720, 1280)),
+    "concepts upright": lambda: concepts((1280, 720)), "patches": patches, "notices": notices,
+    "exhibit": lambda: exhibit((720, 1280)), "exhibit upright": lambda: exhibit((1280, 720)),
     "card": card,
-}
+}  # fmt: skip
 
 
 def shrunk(canvas):
-    """A canvas at a quarter of its size."""
     rows, columns = canvas.shape[0] // SHRINK, canvas.shape[1] // SHRINK
     return cv2.resize(canvas, (columns, rows), interpolation=cv2.INTER_AREA)
 
 
 @pytest.mark.parametrize("name", CANVASES)
 def test_a_canvas_is_as_it_was(name):
-    """Every part at its place, in its colours and words."""
     with np.load(KEPT) as kept:
         before, now = kept[name].astype(int), shrunk(CANVASES[name]()).astype(int)
     assert now.shape == before.shape

@@ -49,10 +49,7 @@ def recorded(capture):
 
 
 def test_a_source_that_gives_nothing_at_the_start_is_an_error(clock):
-    """No frame ever came, so there is nothing to survive; it comes out on the main thread.
-
-    A driver that opens for ever: told after 12 s, and nothing before.
-    """
+    """No frame ever came, so there is nothing to survive; it comes out on the main thread."""
 
     def broken(stop):
         raise UnavailableError("no camera")
@@ -193,7 +190,6 @@ def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
     world = World(clock)
 
     def pauses(count):
-        """The pauses of a loss before that many attempts."""
         begin = len(world.opened)
         world.gone, lost = True, clock.now()
         clock.until(lambda: len(world.opened) == begin + count)
@@ -215,10 +211,7 @@ def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
 
 
 def test_a_switch_goes_over_at_once(clock):
-    """The next frame is the other source's; numbers go on, no loss is told or counted.
-
-    The next one waits half a second for a source that hangs, whose last word is ignored.
-    """
+    """The next frame is the other source's; numbers go on, no loss is told or counted."""
     first, second = World(clock, level=50), World(clock, level=200)
     with Capture(first.open, clock=clock) as capture:
         levels = recorded(capture)

@@ -166,7 +166,6 @@ def test_crops_lie_where_relevance_is():
 
 @pytest.fixture(scope="module")
 def uninterrupted(settings, photos, tmp_path_factory):
-    """The bytes of a gallery that is made in one go."""
     target = tmp_path_factory.mktemp("whole") / "whole.concepts"
     list(make(settings, ConceptOptions(images=photos, output=target)))
     return target.read_bytes()
@@ -265,7 +264,6 @@ def test_a_gallery_that_is_stopped_has_what_was_cut_out(settings, photos, tmp_pa
 
 
 def test_wrong_words_are_refused(run, settings, photos, tmp_path):
-    """Each with its exit code, before any work is done."""
     network = ("--model", settings.model.name, "--preprocess", "tf")
     target = tmp_path / "g.concepts"
     (tmp_path / "empty").mkdir()
@@ -356,10 +354,7 @@ def test_every_damaged_byte_is_noticed(file):
 
 
 def test_contents_that_contradict_themselves_are_refused(tmp_path):
-    """Channels and pictures that are not there, a layer twice, parts above 1, another size.
-
-    A picture whose header names another size, or has another format, is never decoded.
-    """
+    """Channels and pictures that are not there, a layer twice, parts above 1, another size."""
     path, pictures = tmp_path / "x.concepts", [encode_picture(p, 90) for p in plain_pictures(3)]
     twice, too_much = (LayerContents("a", 2, {}),) * 2, ChannelContents((0,), (), (("cat", 1e308),))
     layers = [
@@ -389,7 +384,6 @@ def test_a_gallery_of_another_network_is_refused(file):
 
 
 def of_model(name):
-    """The configuration of a model alone."""
     return config.Config(model={"name": name})
 
 
@@ -434,7 +428,6 @@ def test_the_embedded_gallery_is_of_the_embedded_network():
 
 
 def test_wrong_names_are_refused_with_their_line(tmp_path):
-    """Each message says where it stands and what was expected."""
     file = tmp_path / "names.yaml"
     for text, message in {
         "- 3": "expected layers",

@@ -50,21 +50,18 @@ LAYER = "block5_conv2"
 
 
 def settings(**options):
-    """A configuration of the embedded network."""
     known = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
     return config.load(options={**known, **options}, command="live").config
 
 
 @pytest.fixture(scope="module")
 def picture():
-    """A picture of the demo's clip."""
     with VideoReader(config.ASSETS / "demo.mp4") as reader:
         return next(frame.picture for number, frame in enumerate(reader) if number == 115)
 
 
 @pytest.fixture(scope="module")
 def engine():
-    """The embedded network."""
     return engines.Engine(settings(), keep_model=True)
 
 
@@ -132,7 +129,6 @@ def test_what_cannot_be_had_has_a_reason(engine, picture):
 
 
 def test_numbers_that_are_not_finite_are_a_reason():
-    """Of that picture alone."""
     channels, shares = np.array([[1, 0], [0, 1]]), np.array([[1.0, -3], [np.nan, 1]])
     figures = [np.ones(4), np.ones(4), np.ones(4)]
     processed = [np.ones((4, 2, 2), np.int8), *figures]
@@ -158,7 +154,6 @@ class Scripted:
 
 
 def chosen(engine, steady, times, series="film"):
-    """The channels of one picture after the other."""
     found = []
     for now in times:
         found.append(engine.explain(steady.prior(series, now)))
@@ -207,9 +202,6 @@ def test_a_frozen_picture_has_its_own_shares():
     np.testing.assert_array_equal(steady.prior("film", 0.2), before)
 
 
-# The panel
-
-
 def found_of(*channels, layer="conv2", followed=None, scale=1.0):
     """A result with these channels: a map each, shares in equal steps down from 0.4."""
     maps = [
@@ -234,7 +226,6 @@ def frame_with(found, request, number=1, engine=None):
 
 
 def showing(*keys, **answers):
-    """A state whose panel is shown, after further keys."""
     chosen = config.load(options={"--model": "shapes"}, command="live").config
     state = first_state(chosen, first_request(chosen))
     layers = answers.pop("layers", ("conv1", "conv2"))
@@ -249,7 +240,6 @@ def showing(*keys, **answers):
 
 
 def pressed(state, *keys):
-    """The state after keys."""
     for key in keys:
         state = handle(state, event_named(key, time=5.0))
     return state

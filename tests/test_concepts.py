@@ -354,7 +354,6 @@ def one_twice(tokens):
 
 
 def half_of_two(tokens):
-    """Each token has entries of two patches."""
     tokens = in_rows(tokens)
     half = WIDTH // 2
     rolled = ops.roll(tokens, 1, 1)
@@ -373,18 +372,14 @@ ORDER = np.arange(PATCHES).reshape(ROWS, COLUMNS)
 @pytest.mark.parametrize(
     ("arrange", "extra", "cells"),
     [
-        (in_rows, (0, 0), [*ORDER.ravel()]),
-        (in_rows, (1, 0), [-1, *ORDER.ravel()]),
+        (in_rows, (0, 0), [*ORDER.ravel()]), (in_rows, (1, 0), [-1, *ORDER.ravel()]),
         (in_rows, (0, 1), [*ORDER.ravel(), -1]),
         (in_columns, (2, 3), [-1, -1, *ORDER.T.ravel(), -1, -1, -1]),
-        (backwards, (1, 0), [-1, *ORDER.ravel()[::-1]]),
-        (one_missing, (1, 0), None),
-        (one_twice, (0, 0), None),
-        (half_of_two, (0, 0), None),
-        (largest_of_two, (1, 0), None),
+        (backwards, (1, 0), [-1, *ORDER.ravel()[::-1]]), (one_missing, (1, 0), None),
+        (one_twice, (0, 0), None), (half_of_two, (0, 0), None), (largest_of_two, (1, 0), None),
     ],
     ids=lambda one: getattr(one, "__name__", None),
-)
+)  # fmt: skip
 def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extra, cells):
     """However tokens are arranged and joined; where it is not certain there is no grid."""
     x = keras.Input((4 * ROWS, 4 * COLUMNS, 3))

@@ -26,7 +26,6 @@ SETTINGS = config.load()
 
 
 def only(rows):
-    """The one row of a check."""
     (row,) = rows
     return row
 
@@ -54,8 +53,6 @@ def test_everything_is_found_on_one_page(run):
 
 @pytest.fixture
 def reported(monkeypatch):
-    """Makes every group return these rows."""
-
     def report(*rows):
         monkeypatch.setattr(doctor, "run_group", lambda group, settings: rows)
 
@@ -154,9 +151,6 @@ def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, monkeypatch):
     assert {row.advice for row in found if row.mark == "warning"} == {doctor.SYSTEM.advice}
 
 
-# Cameras
-
-
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Linux' folders of cameras: one that films, two nodes without pictures."""
@@ -193,7 +187,6 @@ class Filmed(Source):
 
 @pytest.fixture
 def films_so(monkeypatch):
-    """What the next source gives."""
     monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
 
     def give(level=90, each_s=1 / 32, error=None):
@@ -217,7 +210,6 @@ def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
 
 
 def test_a_camera_that_is_no_good_is_a_warning(machine, films_so, monkeypatch):
-    """Black, slow, or in use: each with what to do."""
     monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: True)
     in_use = UnavailableError("Camera 0 cannot be opened. Check it.")
     for given, words in (
@@ -245,7 +237,6 @@ def test_a_coder_is_no_camera(tmp_path, monkeypatch):
 
 
 def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
-    """Of a real server."""
     monkeypatch.setattr(checks, "MEASURE_S", 0.7)
     with MjpegServer() as server:
         url = server.url.replace("//", "//me:secret@")

@@ -128,7 +128,6 @@ def furnished(tmp_path_factory, tiny_model):
 
 @pytest.fixture
 def workshop(tmp_path, furnished, monkeypatch):
-    """A copy of that folder, as the current one."""
     shutil.copytree(furnished, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -146,23 +145,13 @@ def filled_in(words):
 TINY = ("--model", "mine.keras", "--preprocess", "tf")
 NO_CAMERA = ("--source", "synthetic", "--display", "none", "--duration", "0.2")
 INSTEAD = {
-    "bench": (*TINY[:2], "--quick"),
-    "concepts": (),
-    "export": TINY,
-    "config": (),
-    "demo": ("-o", "film.mp4"),
-    "doctor": NO_CAMERA[:4],
-    "evaluate": ("--count", "1"),
-    "image": (*TINY, "--labels", "names.txt"),
-    "inspect": TINY,
-    "kiosk": ("--model", "shapes", *NO_CAMERA),
-    "live": (*TINY, *NO_CAMERA),
-    "models": (),
-    "serve": (*TINY, "--source", "synthetic", "--port", "0", "--duration", "0.2"),
-    "show": (),
-    "teach": (*TINY, "--overwrite"),
-    "video": TINY,
-}
+    "bench": (*TINY[:2], "--quick"), "concepts": (), "export": TINY, "config": (),
+    "demo": ("-o", "film.mp4"), "doctor": NO_CAMERA[:4], "evaluate": ("--count", "1"),
+    "image": (*TINY, "--labels", "names.txt"), "inspect": TINY,
+    "kiosk": ("--model", "shapes", *NO_CAMERA), "live": (*TINY, *NO_CAMERA), "models": (),
+    "serve": (*TINY, "--source", "synthetic", "--port", "0", "--duration", "0.2"), "show": (),
+    "teach": (*TINY, "--overwrite"), "video": TINY,
+}  # fmt: skip
 """Command -> further words that replace those that need a camera, a download or much time."""
 
 LONG = {
@@ -235,7 +224,6 @@ def _own_folders(tmp_path, monkeypatch):
 
 
 def outputs(notebook, kind):
-    """The outputs of one kind."""
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
     return [one for cell in cells for one in cell.outputs if one.output_type == kind]
 

@@ -26,7 +26,6 @@ WAYS = [
 
 @pytest.fixture(scope="module")
 def overflowing_file(tmp_path_factory):
-    """That network as a file, with labels."""
     path = tmp_path_factory.mktemp("model") / "overflowing.keras"
     overflowing().save(path)
     path.with_suffix(".txt").write_text("a\nb\nc\n")
@@ -34,7 +33,6 @@ def overflowing_file(tmp_path_factory):
 
 
 def words(file):
-    """Options that name that network."""
     return ("--model", file, "--labels", file.with_suffix(".txt"), "--preprocess", "none")
 
 
@@ -60,7 +58,6 @@ def test_every_method_notices_what_a_relu_hides(way, hiding):
 
 
 def test_weights_that_are_not_finite_are_refused_with_their_layer():
-    """Before anything is computed with them."""
     for value in (np.nan, np.inf):
         model = overflowing()
         kernel, bias = model.get_layer("third").get_weights()
@@ -98,10 +95,7 @@ def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file
 
 
 def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_path):
-    """All frames are written; those without a map say so in the picture and in the sidecar.
-
-    A recording without any map is refused; no file is left.
-    """
+    """All frames are written; those without a map say so in the picture and in the sidecar."""
     dark, bright = media.plain((0, 0, 0)), media.plain((200, 9, 9))
     source = media.write_video(tmp_path / "in.mp4", [dark] * 5 + [bright] * 3 + [dark] * 4)
     target = tmp_path / "out.mp4"

@@ -16,18 +16,9 @@ from realtime_lrp.commands.evaluate import report as reports
 from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
 from realtime_lrp.config.provenance import ModelProvenance, Provenance
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.evaluation import measuring, samples
+from realtime_lrp.evaluation import measuring, metrics, samples
 from realtime_lrp.evaluation.boxes import drawn_scenes
 from realtime_lrp.evaluation.measuring import layers_with_weights, randomised
-from realtime_lrp.evaluation.metrics import (
-    METRICS,
-    MeasuredRow,
-    Measurement,
-    best_of,
-    compared,
-    intervals,
-    photo_of,
-)
 from realtime_lrp.evaluation.samples import BoxEntry
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.maps import measures
@@ -77,7 +68,6 @@ def with_boxes(photos, tmp_path):
 
 
 def by_name(file):
-    """The rows of a report by name."""
     return {row["name"]: row for row in json.loads(file.read_text())["rows"]}
 
 
@@ -108,7 +98,6 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, tmp_path):
 
 
 def test_a_folder_for_a_paper(run, halves, with_boxes, tmp_path):
-    """`-o` writes everything and replaces nothing unasked."""
     words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
     words = ("evaluate", *words, *QUICK, "--model", halves, "-o", tmp_path / "paper")
     assert run(*words)[0] == 0
@@ -128,24 +117,26 @@ def test_an_interval_by_hand():
     """Three draws from 0, 0, 3 are all 0 in 8 of 27 cases and all 3 in one: the ends are 0, 3."""
     nothing = np.full(3, np.nan)
     values = np.stack([[0.0, 0, 3], [1, 1, np.nan], nothing], axis=1)
-    np.testing.assert_array_equal(intervals(values), [(0, 3), (1, 1), (np.nan, np.nan)])
+    np.testing.assert_array_equal(metrics.intervals(values), [(0, 3), (1, 1), (np.nan, np.nan)])
     coins = np.repeat([0.0, 1.0], 200)[:, None]
     expected = [(0.451, 0.549)]  # 0.5 - 1.96 * 0.5 / 20, ...
-    np.testing.assert_allclose(intervals(coins), expected, atol=0.005)
+    np.testing.assert_allclose(metrics.intervals(coins), expected, atol=0.005)
 
 
 def test_pictures_of_one_photo_are_drawn_together():
     """Copies of a picture make nothing surer; without copies photos make no difference."""
-    assert photo_of("12:30.jpg: cat") == photo_of("12:30: mirrored.jpg") == "12:30"
+    assert metrics.photo_of("12:30.jpg: cat") == metrics.photo_of("12:30: mirrored.jpg") == "12:30"
     values = np.array([[0.0], [0.2], [1.0], [0.7]])
     copied, names = values.repeat(5, axis=0), [name for name in "abcd" for _ in range(5)]
-    np.testing.assert_array_equal(intervals(copied, names), intervals(values))
-    (low, high), (wide_low, wide_high) = *intervals(copied), *intervals(values)
+    np.testing.assert_array_equal(metrics.intervals(copied, names), metrics.intervals(values))
+    (low, high), (wide_low, wide_high) = *metrics.intervals(copied), *metrics.intervals(values)
     assert wide_low < low and high < wide_high
-    np.testing.assert_array_equal(intervals(values[:2], [*"abcd"]), intervals(values[:2]))
+    np.testing.assert_array_equal(
+        metrics.intervals(values[:2], [*"abcd"]), metrics.intervals(values[:2])
+    )
     rows = {"x": copied[:, 0], "y": copied[:, 0] ** 2}
-    (pair,) = compared(rows, [("x", "y")], names)
-    (alone,) = compared({name: row[::5] for name, row in rows.items()}, [("x", "y")])
+    (pair,) = metrics.compared(rows, [("x", "y")], names)
+    (alone,) = metrics.compared({name: row[::5] for name, row in rows.items()}, [("x", "y")])
     assert pair["interval"] == alone["interval"] and (pair["n"], alone["n"]) == (20, 4)
 
 
@@ -153,21 +144,18 @@ def test_rows_are_compared_on_the_same_pictures():
     """A row that is always 0.1 lower is certainly lower, however much pictures differ."""
     first, shift = np.array([0.1, 0.9, 0.5, np.nan]), np.array([0.2, -0.2, 0, 0])
     rows = {"a": first, "b": first - 0.1, "c": first + shift, "d": first * np.nan}
-    assert best_of(rows, high_is_good=True) == "a"
-    assert best_of(rows, high_is_good=False) == "b"
-    assert best_of({"d": rows["d"]}, high_is_good=True) is None
+    assert metrics.best_of(rows, high_is_good=True) == "a"
+    assert metrics.best_of(rows, high_is_good=False) == "b"
+    assert metrics.best_of({"d": rows["d"]}, high_is_good=True) is None
     found = {
         one["first"]: (one["difference"], one["interval"])
-        for one in compared(rows, [(name, "a") for name in rows])
+        for one in metrics.compared(rows, [(name, "a") for name in rows])
     }
     assert found == {"a": (0, [0, 0]), "b": (-0.1, [-0.1, -0.1]), "c": (0, [-0.2, 0.2])}
 
 
 def test_a_label_by_name_several_boxes_and_own_rules(run, halves, with_boxes, tmp_path):
-    """Boxes of one label are one object; another label on the same photo is another sample.
-
-    Own rules are a row; the composites that have a name do not follow them.
-    """
+    """Boxes of one label are one object; another label on the same photo is another sample."""
     (tmp_path / "names.txt").write_text("left\nright\n")
     upper, lower = [8, 0, 24, 16], [8, 16, 24, 32]
     boxes = {
@@ -200,7 +188,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     assert list(rows) == [*composites, *[*METHODS][1:], "chance"]
     for name, row in rows.items():
         assert any(line.split()[:1] == [name] for line in out.splitlines())
-        for figure in METRICS:
+        for figure in metrics.METRICS:
             likeness = figure in ("last_layer", "all_layers", "other_class")
             value = row.get(figure)
             assert value is None or -likeness <= value <= 1, (name, figure)
@@ -342,7 +330,6 @@ def test_a_detector_is_measured_box_by_box(run, tmp_path):
 
 
 def test_scenes_show_every_drawing_in_its_box():
-    """Each once, apart from the others."""
     scenes = drawn_scenes(20, 3, (192, 256))
     assert sorted(np.concatenate([one.labels for one in scenes])) == sorted(drawings(20, 3).labels)
     for scene in scenes:
@@ -525,7 +512,7 @@ def row(name, mass, **values):
     curve = np.linspace(1, 0, len(STEPS))[:, None] * np.ones(PICTURES)
     curves = {"deletion": curve, "insertion": curve[::-1]}
     figures = {**full, "mass": np.array(mass), **values}
-    return MeasuredRow(name, figures, curves)
+    return metrics.MeasuredRow(name, figures, curves)
 
 
 @pytest.fixture
@@ -539,7 +526,7 @@ def measurement():
         row("chance", np.full(PICTURES, 0.2)),
     ]
     names = [f"photo_{n}.jpg" for n in range(PICTURES)]
-    return Measurement("net_1", 0, "boxes", names, ["cat"] * PICTURES, STEPS, rows)
+    return metrics.Measurement("net_1", 0, "boxes", names, ["cat"] * PICTURES, STEPS, rows)
 
 
 def test_every_pair_of_rows_is_compared(measurement):
@@ -563,8 +550,8 @@ def test_a_missing_value_is_counted_out(measurement):
     text = "\n".join(table_lines(report))
     of_one = summary(replace(measurement, samples=[f"a: {n}" for n in range(PICTURES)]))
     assert of_one["distinct_photos"] == 1 and not of_one["rows"][0]["intervals"]
-    pairs = intervals(np.repeat([[0.0], [1.0], [2.0]], 2, axis=0), [*"aabbcc"])
-    alone = intervals(np.array([[0.0], [1.0], [2.0]]))
+    pairs = metrics.intervals(np.repeat([[0.0], [1.0], [2.0]], 2, axis=0), [*"aabbcc"])
+    alone = metrics.intervals(np.array([[0.0], [1.0], [2.0]]))
     np.testing.assert_allclose(pairs, alone, err_msg="copies of a photo are drawn together")
     assert re.search(r"^n +pictures with a value, where not all: other: 7 to 8$", text, re.M)
 
@@ -587,7 +574,6 @@ def test_the_latex_table(measurement):
 
 
 def test_the_folder_of_a_paper(measurement, tmp_path):
-    """All files, equal at each run."""
     report, examples, written = summary(measurement), np.zeros((10, 20, 3), np.uint8), []
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()

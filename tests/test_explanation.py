@@ -46,7 +46,6 @@ def pictures():
 
 @pytest.fixture(scope="module")
 def explanation(explainer, network, pictures):
-    """Of three pictures, each for another target."""
     return explainer(network.prepare(pictures), target=["all", 2, "moon & sun - rest"])
 
 
@@ -66,7 +65,6 @@ def test_a_network_brings_its_labels_and_range(explainer, network, pictures):
 
 
 def test_every_map_is_found_by_its_name(explanation):
-    """Also the own one, which is not among the additional maps."""
     for name in (explanation.name, "lrp"):
         np.testing.assert_array_equal(explanation.maps[name], explanation.relevance)
     assert explanation.name not in explanation.maps
@@ -207,7 +205,6 @@ def test_each_state_of_a_map_has_one_sentence(started, reached, biases, state, s
 
 
 def small(name="small"):
-    """A convolution and a dense layer."""
     x = keras.Input((6, 6, 3))
     h = layers.Conv2D(5, 3, activation="relu", name="conv")(x)
     y = layers.Dense(3, activation="softmax", name="dense")(layers.Flatten()(h))

@@ -60,16 +60,13 @@ def model():
     keras.utils.set_random_seed(7)
     return keras.Sequential(
         [
-            keras.Input((16, 16, 3)),
-            layers.Conv2D(8, 3, padding="same", activation="relu"),
-            layers.LayerNormalization(),
-            layers.MaxPooling2D(2),
-            layers.Conv2D(8, 3, padding="same", groups=2, activation="relu"),
-            layers.Flatten(),
+            keras.Input((16, 16, 3)), layers.Conv2D(8, 3, padding="same", activation="relu"),
+            layers.LayerNormalization(), layers.MaxPooling2D(2),
+            layers.Conv2D(8, 3, padding="same", groups=2, activation="relu"), layers.Flatten(),
             layers.Dense(4, activation="softmax"),
         ],
         name="small",
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +83,12 @@ def saved(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain():
-    """The explainer of a dense layer alone."""
     last = layers.Dense(4, activation="softmax")
     return Explainer(keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), last]))
 
 
 @pytest.fixture
 def x(rng):
-    """Three preprocessed pictures."""
     return rng.normal(size=(3, 16, 16, 3)).astype(np.float32)
 
 
@@ -181,7 +176,6 @@ def test_the_target_is_the_explainers_at_that_time(model, x, tmp_path):
 
 
 def test_a_class_that_is_not_there_is_refused(saved, x):
-    """Not a map of zeros."""
     by_class = tf.saved_model.load(saved[1]).signatures["explain_class"]
     for index in (-1, 4):
         with pytest.raises(tf.errors.InvalidArgumentError, match="There is no such class"):

@@ -112,7 +112,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Says nothing."""
 
     def end_headers(self):
-        """Any page may read the file."""
         self.send_header("Access-Control-Allow-Origin", "*")
         super().end_headers()
 

@@ -31,14 +31,12 @@ TABLES = {
 
 
 def blocks(title, language="python"):
-    """The code blocks of a section."""
     section = re.split(rf"^## {title}$", PAGE, flags=re.M)[1].split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
 
 
 @pytest.fixture(autouse=True)
 def tables():
-    """Restores every table after a test."""
     changed = (*TABLES.values(), keras.saving.get_custom_objects(), ALLOWED_CLASSES["keras.layers"])
     before = [copy.copy(table) for table in changed]
     yield
@@ -48,7 +46,6 @@ def tables():
 
 
 def executed(title):
-    """Runs the blocks of a section in one new namespace."""
     namespace = {"__name__": "extending"}
     for block in blocks(title):
         exec(compile(block, f"extending.md: {title}", "exec"), namespace)
@@ -64,7 +61,6 @@ def test_every_block_is_run_by_one_of_these_tests():
 
 @pytest.mark.parametrize("title", [title for title in TITLES if title != SCRIPTED])
 def test_a_section_runs_and_finds_what_it_asserts(title):
-    """All its assertions hold, and a table has got another row."""
     before = {name: len(table) for name, table in TABLES.items()}
     assert any("assert" in block for block in blocks(title))
     executed(title)
@@ -72,13 +68,11 @@ def test_a_section_runs_and_finds_what_it_asserts(title):
 
 
 def words_of(command):
-    """The arguments of a command line on the page."""
     (line,) = [one for one in blocks(SCRIPTED, "sh")[0].splitlines() if f"mine.py {command}" in one]
     return shlex.split(line, comments=True)[1:]
 
 
 def test_a_script_is_the_program_with_its_own_rows(run, tmp_path):
-    """`live` with the added source, composite and colour map."""
     executed(SCRIPTED)
     assert blocks(SCRIPTED)[0].endswith('if __name__ == "__main__":\n    main()\n')
     _, *words = words_of("live")

@@ -127,7 +127,6 @@ def test_what_is_no_file_is_not_waited_for(read, tmp_path):
 
 
 def test_a_recording_reads_no_other_file_and_no_address(tmp_path):
-    """A playlist that is called a recording is none."""
     other = media.recording(tmp_path / "other.mp4", count=3)
     asked = threading.Event()
     with Server(lambda: iter([asked.set() or b""])) as server:

@@ -230,7 +230,6 @@ def test_a_hostile_preset_is_refused(changed, case):
 
 
 def test_damaged_files_of_a_preset_are_refused(changed):
-    """Text that is no JSON, weights that are no HDF5."""
     address = changed(lambda backbone, described: None)
     folder = hub.Path(address.removeprefix("hub:"))
     (folder / HEAD_WEIGHTS).write_bytes(b"no HDF5")

@@ -58,7 +58,6 @@ def inspected(branched, picture, tmp_path_factory):
 
 @pytest.fixture
 def words(branched, picture, tmp_path):
-    """The command line for that picture and network."""
     common = ("--model", branched, "--preprocess", "rescale")
     return "inspect", picture, "--logdir", tmp_path / "tb", *common
 
@@ -69,7 +68,6 @@ def events_of(folder):
 
 
 def values(events, tag):
-    """Every value of a tag by its step."""
     return {e.step: tensor_util.make_ndarray(e.tensor_proto) for e in events.Tensors(tag)}
 
 
@@ -80,7 +78,6 @@ def image(events, tag):
 
 
 def row(out, layer):
-    """The words of a layer's line in the table."""
     return next(line.split() for line in out.splitlines() if line.split()[1:2] == [layer])
 
 
@@ -108,7 +105,6 @@ def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained
 
 
 def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explained):
-    """They agree with the explainer's layers."""
     folder, _, out = inspected
     explainer, x = explained
     for number, record in enumerate(explainer.layers(x), 1):

@@ -22,7 +22,6 @@ from realtime_lrp.view.window import Mouse
 
 @pytest.fixture
 def turns(monkeypatch):
-    """An exhibit with both pages and a visitor."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
     sets = ("kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
     made = Turns(monkeypatch, *sets).visit()
@@ -41,7 +40,6 @@ def touch(turns, name, seconds=0.2):
 
 
 def texts(turns):
-    """What the page says."""
     elements = turns.kiosk.screen.page.top
     return " ".join(one.text for one in elements if isinstance(one, TextBlock))
 
@@ -114,10 +112,7 @@ class FakeTeacher:
 
 
 def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeypatch):
-    """As many as it needs, also after a short touch; answers are the best class's meanwhile.
-
-    Unsure ones too: the network that is taught has fewer classes, and would refuse their numbers.
-    """
+    """As many as it needs, also after a short touch; answers are the best class's meanwhile."""
     part, forgotten = turns.kiosk.network, []
     monkeypatch.setattr(part, "teach", FakeTeacher)
     monkeypatch.setattr(part, "forget", forgotten.append)

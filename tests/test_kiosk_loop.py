@@ -85,7 +85,6 @@ class Turns:
         return Thread.made[-1].frames.count
 
     def answer(self, **scores):
-        """A map of the newest picture."""
         thread = Thread.made[-1]
         thread.engine = thread.engine or engine_of(LABELS)
         frame = replace(thread.frames.newest(), time=self.now)
@@ -137,7 +136,6 @@ def same_engine(monkeypatch, built):
 
 @pytest.fixture
 def turns(monkeypatch):
-    """An exhibit in the state attract."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
     made = Turns(monkeypatch)
     made.turn(heart=1.0)
@@ -294,7 +292,6 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
 
 
 def test_drawing_that_fails_ends_the_process(run, monkeypatch, tmp_path):
-    """With 75 and one line, without a traceback."""
     monkeypatch.setattr(network_part, "RelevanceThread", Thread)
     monkeypatch.setattr(screen.ScreenArtist, "draw", lambda *words: 1 / 0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
@@ -431,14 +428,12 @@ class Thread:
             raise self.error
 
     def finish(self):
-        """A map of the newest picture."""
         self.engine = self.engine or SimpleNamespace(network=SimpleNamespace(labels=None))
         frame = self.frames.newest()
         self.maps.put(SimpleNamespace(frame=frame), frame.time)
 
 
 def starting():
-    """A relevance part that loads its network."""
     chosen = config.load(command="kiosk").config
     return RelevancePart(chosen, Stats("", ""), now=0.0)
 
@@ -474,7 +469,6 @@ def cards_of(network, begin, seconds, step=0.5, showing=True):
 
 @pytest.mark.parametrize("error", [None, ValueError("NaN")])
 def test_a_dead_thread_ends_the_process(network, error):
-    """With 75: systemd starts another one."""
     Thread.made[0].alive, Thread.made[0].error = False, error
     with pytest.raises(TemporaryError, match=str(error or "its thread ended")) as raised:
         network.update(11.0)
@@ -482,10 +476,7 @@ def test_a_dead_thread_ends_the_process(network, error):
 
 
 def test_a_slow_network_has_a_card_and_a_hanging_one_ends_the_process(network):
-    """A card after 5 s without a map counts down to 20 s.
-
-    After SIGSTOP, or when a laptop slept, waiting starts again.
-    """
+    """A card after 5 s without a map counts down to 20 s."""
     network.submit(PICTURE, 20.0, 20.0)
     network.update(20.1)
     network.update(900.0)
@@ -500,7 +491,6 @@ def test_a_slow_network_has_a_card_and_a_hanging_one_ends_the_process(network):
 
 
 def test_a_failing_network_has_a_card_and_ends_the_process_after_30_s(network):
-    """A thread that only fails needs a new process."""
     Thread.made[0].failing = "no map, trying again: out of memory"
     assert cards_of(network, 20.0, 30.0) == ["network"]
     with pytest.raises(TemporaryError, match="keeps failing"):
@@ -540,16 +530,11 @@ def test_weights_that_cannot_be_downloaded_are_waited_for(network, caplog):
 @pytest.mark.parametrize(
     ("told", "count", "after_s", "card"),
     [
-        ("", 1, 1.0, None),
-        ("", 0, 1.0, "starting"),
-        (WAITING, 0, 9.0, "starting"),
-        (WAITING, 0, 11.0, "camera"),
-        (NO_PICTURE + "it is not there", 0, 1.0, "camera"),
-        (LOST, 5, 1.0, "camera"),
-        (FROZEN, 5, 1.0, "frozen"),
-        (DARK, 5, 1.0, "dark"),
+        ("", 1, 1.0, None), ("", 0, 1.0, "starting"), (WAITING, 0, 9.0, "starting"),
+        (WAITING, 0, 11.0, "camera"), (NO_PICTURE + "it is not there", 0, 1.0, "camera"),
+        (LOST, 5, 1.0, "camera"), (FROZEN, 5, 1.0, "frozen"), (DARK, 5, 1.0, "dark"),
     ],
-)
+)  # fmt: skip
 def test_each_fault_of_the_camera_has_its_card(monkeypatch, told, count, after_s, card):
     """With the seconds until the next try."""
     capture = SimpleNamespace(
@@ -585,7 +570,6 @@ def test_the_camera_is_open_while_it_is_needed():
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_camera_whose_supervisor_died_ends_the_process():
-    """With 75."""
     camera = SourcePart("camera", Flicker, lambda picture: picture)
     camera.update(True, 0.0)
     until(lambda: camera.newest(0.1))

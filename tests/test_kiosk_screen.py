@@ -22,14 +22,6 @@ from realtime_lrp.realtime.viewer.words import words_for
 from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view import keys
-from realtime_lrp.view.exhibit import (
-    ACCENT,
-    BACKGROUND,
-    SOFT,
-    TextBlock,
-    draw_page,
-    layout_of,
-)
 from realtime_lrp.view.text import text_width, undrawable
 from realtime_lrp.view.window import Mouse
 
@@ -93,14 +85,14 @@ def test_every_page_fits(size, monkeypatch):
         return text
 
     monkeypatch.setattr(exhibit_module, "fitted", uncut)
-    _, box = layout_of(size, margin=round(DRIFT * min(size)))
+    _, box = exhibit_module.layout_of(size, margin=round(DRIFT * min(size)))
     x0, y0, x1, y1 = box
     canvas = np.zeros((*size, 3), np.uint8)
     for page in every_page():
-        buttons = draw_page(canvas, box, page)
+        buttons = exhibit_module.draw_page(canvas, box, page)
         part = canvas[y0:y1, x0:x1]
         edges = part[:3], part[-3:], part[:, :3], part[:, -3:]
-        assert all((edge == BACKGROUND).all() for edge in edges), page
+        assert all((edge == exhibit_module.BACKGROUND).all() for edge in edges), page
         assert len(buttons) == 1 + len(LANGUAGES)
         for left, top, right, bottom in buttons.values():
             assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
@@ -120,9 +112,12 @@ def test_an_old_answer_is_marked(exhibit):
         )
         for old in (False, True)
     )
-    said = [[one for one in page.top if isinstance(one, TextBlock)][:2] for page in (now, old)]
+    said = [
+        [one for one in page.top if isinstance(one, exhibit_module.TextBlock)][:2]
+        for page in (now, old)
+    ]
     assert [(head.text, name.colour) for head, name in said] == [
-        (CAPTIONS[0]["answer"], ACCENT), (CAPTIONS[0]["before"], SOFT)
+        (CAPTIONS[0]["answer"], exhibit_module.ACCENT), (CAPTIONS[0]["before"], exhibit_module.SOFT)
     ]  # fmt: skip
 
 
@@ -133,7 +128,7 @@ def test_nothing_burns_in(exhibit):
 
     def mask(now, **more):
         canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), now)
-        return (canvas == ACCENT).all(-1)
+        return (canvas == exhibit_module.ACCENT).all(-1)
 
     def places(**more):
         where = [np.argwhere(mask(now, **more)).mean(axis=0) for now in range(0, 600, 60)]
@@ -194,7 +189,6 @@ def test_the_privacy_card_comes_and_goes():
 
 
 def map_of(time_s, target="top1", **scores):
-    """A map with these scores."""
     labels = list(scores)
     return SimpleNamespace(
         result=SimpleNamespace(
@@ -247,7 +241,6 @@ def test_there_are_sure_answers_unsure_ones_and_none():
 
 
 def test_an_unsure_answer_stays_until_another_one_leads_by_half():
-    """Two classes that are nearly as probable do not take turns."""
     smoothed = SmoothedAnswer(0.5, None, True)
     for k, (cup, bottle) in enumerate([(0.3, 0.2)] + [(0.2, 0.28)] * 200):
         smoothed.update(map_of(float(k), cup=cup, bottle=bottle))
@@ -331,14 +324,12 @@ def told_of(folder, *languages):
 
 
 def written(folder, old, new, name="en.yaml"):
-    """Writes the English captions with one change."""
     assert ENGLISH.count(old) == 1, old
     (folder / name).write_text(ENGLISH.replace(old, new), encoding="utf-8")
     return folder
 
 
 def line_of(text):
-    """The line of a text in the English file."""
     return ENGLISH[: ENGLISH.index(text)].count("\n") + 1
 
 
@@ -360,7 +351,6 @@ def test_every_included_language_has_what_english_has(language):
 
 
 def test_a_folder_overrides_only_its_languages(tmp_path):
-    """Also new ones; the others are the included captions."""
     written(tmp_path, "name: English", "name: Plain English")
     written(tmp_path, "name: English", "name: Wienerisch", "de-AT.yaml")
     captions = load_captions(["en", "de-AT", "de"], str(tmp_path))
@@ -380,7 +370,6 @@ def test_a_folder_overrides_only_its_languages(tmp_path):
     ],
 )  # fmt: skip
 def test_a_mistake_is_reported_with_its_line_and_key(tmp_path, old, new, message):
-    """One line that says what was expected."""
     written(tmp_path, old, new)
     line = line_of("heart: heart" if "twice" in message else old)
     (told,) = told_of(tmp_path)

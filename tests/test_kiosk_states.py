@@ -47,10 +47,7 @@ def test_a_visit_goes_through_every_state():
 
 
 def test_the_state_always_fits_the_observation(rng):
-    """In 20000 random steps: closed only outside the hours, a card whenever something fails.
-
-    The arrows taken are those of the diagram in the guide.
-    """
+    """In 20000 random steps: closed only outside the hours, a card whenever something fails."""
     one, now, visited, taken = machine(), 0.0, set(), set()
     for _ in range(20_000):
         now += rng.choice([0.03, 1.0, 40.0])
@@ -117,7 +114,6 @@ def test_a_thing_left_behind_becomes_background(rng):
 
 
 def test_somebody_with_a_drawing_is_seen():
-    """In the included clip, after its empty first picture."""
     presence = Presence()
     with VideoReader(ASSETS / "demo.mp4") as reader:
         pictures = [frame.picture for frame in reader]
@@ -130,7 +126,6 @@ MONDAY = datetime(2026, 3, 2)
 
 
 def at(day, clock):
-    """A moment in a week of March."""
     hour, minute = map(int, clock.split(":"))
     return MONDAY + timedelta(days=DAYS.index(day), hours=hour, minutes=minute)
 
@@ -147,7 +142,6 @@ def test_days():
 
 
 def test_times_past_midnight_belong_to_the_day_on_which_they_begin():
-    """Also from Sunday to Monday."""
     opening = parse_hours({"fri, sun": "18:00-02:00"})
     clocks = ("01:59", "02:00", "17:59", "18:00")
     told = {day: [opening.is_open(at(day, clock)) for clock in clocks] for day in DAYS}
@@ -159,7 +153,6 @@ def test_times_past_midnight_belong_to_the_day_on_which_they_begin():
 
 
 def test_what_cannot_be_read_is_explained_in_a_line():
-    """The words that were not understood are repeated."""
     for written, message in (
         ({"monday": "09:00-10:00"}, "instead of 'monday'"),
         ({"mon": "9-10"}, "instead of '9-10'"),
@@ -203,7 +196,6 @@ class Staff:
             self.do()
 
     def touch(self, name):
-        """A finger on a key of the pad."""
         x0, y0, x1, y1 = key_boxes(SIZE)[name]
         self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, "left"))
         self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, ""))
@@ -252,7 +244,6 @@ def test_a_held_corner_opens():
 
 
 def test_events_reach_the_exhibit_unless_the_pad_is_shown():
-    """In their order."""
     staff = Staff(pin=HASHED)
     assert staff.do("q", IN_CORNER, UP, "l") == ["q", IN_CORNER, UP, "l"]
     staff.rest(2)

@@ -34,7 +34,6 @@ def network(build, shape=(9, 8, 3), classes=4):
 
 
 def with_lively_weights(model):
-    """Biases and batch norms that are not trivial."""
     rng = np.random.default_rng(11)
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
@@ -158,7 +157,6 @@ def test_every_activation_is_known_by_its_sign(function, rng):
 
 
 def relevance_of(step, inputs, relevance):
-    """The relevance that a step hands down, as arrays."""
     inputs = [tf.constant(a, tf.float32) for a in inputs]
     parts = step.relevance(inputs, step.forward(*inputs), tf.constant(relevance, tf.float32))
     return [part.numpy() for part in parts]
@@ -216,7 +214,6 @@ FOLDED = {
 
 
 def two_readers(x):
-    """A batch norm that two convolutions read."""
     normed = norm(x)
     return [layers.Flatten()(conv()(normed)), layers.Flatten()(conv(2, 1, padding="same")(normed))]
 
@@ -229,10 +226,7 @@ def another_reader(x):
 
 @pytest.mark.parametrize(("build", "folds"), FOLDED.values(), ids=FOLDED)
 def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
-    """Scores are Keras's; a folded norm becomes an identity, another one passes relevance on.
-
-    As it was before folding, every layer computes what Keras computes.
-    """
+    """Scores are Keras's; a folded norm becomes an identity, another one passes relevance on."""
     model = network(build)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
     graph = build_graph(model)
@@ -250,7 +244,6 @@ def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
 
 
 def test_layer_norms_keep_the_weights_of_when_they_were_read(rng):
-    """Training the model further does not change the explainer."""
     model = network(lambda x: layers.LayerNormalization(name="norm")(conv()(x)))
     x = rng.normal(size=(1, 9, 8, 3))
     explainer = Explainer(model)

@@ -32,7 +32,6 @@ NAMES = {
 
 
 def settings(model, source, **more):
-    """A configuration without a window."""
     options = {"--model": str(model), "--source": source, "--display": "none", **more}
     return config.load(options={"--preprocess": "tf", **options}, command="live").config
 
@@ -191,7 +190,6 @@ def test_keys_do_before_the_first_picture_what_they_do_later():
 
 
 def test_closing_the_window_and_a_fault_end_the_start():
-    """Without a frame it would wait for ever."""
     viewer = Starting()
     viewer.window.closed = True
     assert not viewer.loop.turn()

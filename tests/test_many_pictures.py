@@ -29,7 +29,6 @@ def folders(tmp_path):
 
 
 def shown(folder):
-    """Names of what is in a folder, without hidden files."""
     return sorted(path.name for path in folder.glob("[!.]*"))
 
 
@@ -141,7 +140,6 @@ def test_an_interrupted_folder_goes_on(run, words, folders, monkeypatch):
 
 
 def test_of_several_pages_the_first_is_explained(run, words, tmp_path):
-    """A line says so."""
     pages = media.numbered(3, (40, 40))
     path = tmp_path / "scan.tif"
     assert cv2.imwritemulti(str(path), [page[..., ::-1] for page in pages])

@@ -1,7 +1,9 @@
 """Gradient methods against TensorFlow's own derivatives and cases by hand; shared forward pass."""
 
+import json
 import re
 
+import golden
 import keras
 import numpy as np
 import pytest
@@ -26,13 +28,11 @@ def _same_weights_in_every_run():
 
 @pytest.fixture(scope="module")
 def vgg():
-    """A network that no test changes."""
     keras.utils.set_random_seed(5)
     return vgg_like()
 
 
 def logits_of(model):
-    """The same network without its softmax."""
     last = model.layers[-1]
     bare = layers.Dense(last.units, name="logits")
     logits = keras.Model(model.inputs, bare(last.input))
@@ -61,7 +61,6 @@ TARGETS = ["all", "top1", "top3", 2, "0 - 2", "1 - rest"]
 
 
 def gradient_of(logits, x, t):
-    """TensorFlow's derivative of sum t * logit at x."""
     x = tf.constant(x)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -273,7 +272,6 @@ ALONE = ("gradient", "epsilon_gamma_box")
     [pytest.param(one, marks=[] if one in ALONE else [pytest.mark.release]) for one in NAMES],
 )
 def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, together):
-    """For every method and composite."""
     model, x, maps = together
     kind = {"method": name} if name in METHODS else {"composite": name}
     explainer = Explainer(model, target="top1", samples=3, low=0, high=255, **kind)
@@ -288,29 +286,22 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
         ({"composite": "epsilon_gamma_box"}, "low="),
         ({"composite": "epsilon_gamma_box", "low": 1, "high": 0}, "low below high"),
         ({"composite": "epsilon_gamma_box", "low": [1, 2], "high": 3}, "each channel"),
-        ({"layers": {"cov1": "flat"}}, "'conv1'"),
-        ({"layers": {"conv1": "flatt"}}, "'flat'"),
+        ({"layers": {"cov1": "flat"}}, "'conv1'"), ({"layers": {"conv1": "flatt"}}, "'flat'"),
         ({"layers": {"Conv2D": "flat", "conv1": "gamma"}}, "Put it before"),
         ({"target": "1 - 1"}, "against itself"),
         ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
-        ({"samples": 0}, "samples"),
-        ({"also": "gradient"}, "list"),
-        ({"layers": {"conv1": "epsilon(-1)"}}, "from 0 upwards"),
-        ({"target": "top9"}, "5 classes"),
-        ({"composite": "lrp.z_plus"}, "'zplus'"),
-        ({"composite": "zplsu"}, "'zplus'"),
-        ({"method": "magic"}, "lrp"),
-        ({"precision": "float8"}, "float32"),
-        ({"target": 5}, "0 to 4"),
-        ({"target": "e"}, "labels"),
+        ({"samples": 0}, "samples"), ({"also": "gradient"}, "list"),
+        ({"layers": {"conv1": "epsilon(-1)"}}, "from 0 upwards"), ({"target": "top9"}, "5 classes"),
+        ({"composite": "lrp.z_plus"}, "'zplus'"), ({"composite": "zplsu"}, "'zplus'"),
+        ({"method": "magic"}, "lrp"), ({"precision": "float8"}, "float32"),
+        ({"target": 5}, "0 to 4"), ({"target": "e"}, "labels"),
         ({"target": "d", "labels": list("abcdd")}, "3 or 4"),
         ({"target": "tigr cat", "labels": ["tiger_cat", *"abcd"]}, "'tiger_cat'"),
-        ({"size": (8, 8)}, "16 x 16"),
-        ({"size": 16}, "(rows, columns)"),
+        ({"size": (8, 8)}, "16 x 16"), ({"size": 16}, "(rows, columns)"),
         ({"target": True}, "name or index"),
         ({"labels": list("abcde"), "target": "a - b - c"}, "'b - c'"),
     ],
-)
+)  # fmt: skip
 def test_wrong_words_are_answered(arguments, words, vgg):
     """The message says what was wrong and what exists, or the nearest legal word."""
     with pytest.raises(UsageError, match=re.escape(words)):
@@ -368,3 +359,24 @@ def test_the_box_is_that_of_the_layers_own_input(rng):
     expected = Explainer(plain, composite="epsilon_gamma_box", low=-1, high=1)(1 - x / 127.5)
     got = Explainer(rescaled, composite="epsilon_gamma_box", low=0, high=255)(x)
     assert largest_difference(got.relevance, expected.relevance) < 1e-4
+
+
+GOLDEN = json.loads(golden.GOLDEN.read_text())
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return golden.measured()
+
+
+def test_the_scores_are_golden(outcomes):
+    assert outcomes["classes"] == GOLDEN["classes"]
+    np.testing.assert_allclose(outcomes["scores"], GOLDEN["scores"], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*COMPOSITES, *METHODS])
+def test_every_map_is_golden(name, outcomes):
+    """Its magnitude and distribution over the picture, tolerant of other processors' float32."""
+    now, then = outcomes["maps"][name], GOLDEN["maps"][name]
+    np.testing.assert_allclose(now["magnitude"], then["magnitude"], rtol=0.01)
+    np.testing.assert_allclose(now["cells"], then["cells"], atol=0.002)

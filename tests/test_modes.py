@@ -26,7 +26,6 @@ def with_tiny(tiny_model, tmp_path):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The tensors that the network gets."""
     tensors = []
     compile_pipeline = Explainer.compile_pipeline
 
@@ -118,7 +117,6 @@ def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_pa
 
 @pytest.fixture
 def bad_words(tmp_path, monkeypatch):
-    """Files for the table of bad input."""
     (tmp_path / "empty.mp4").touch()
     (tmp_path / "text.mp4").write_text("this is text\n" * 100)
     (tmp_path / "text.png").write_text("this is text")

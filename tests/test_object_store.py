@@ -10,15 +10,7 @@ from jobs import HereCluster
 from media import recording
 
 import realtime_lrp.system.object_store as module
-from realtime_lrp.errors import (
-    DamagedInputError,
-    Error,
-    MissingInputError,
-    OutputError,
-    TemporaryError,
-    TransferError,
-    UsageError,
-)
+from realtime_lrp import errors
 from realtime_lrp.system.object_store import ObjectStore, is_stored, local_path
 
 OUT = "s3://bucket/films"
@@ -56,7 +48,6 @@ def store(server):
 
 @pytest.fixture
 def film(tmp_path):
-    """A local file."""
     path = tmp_path / "local.mp4"
     path.write_bytes(ROOM)
     return path
@@ -68,10 +59,10 @@ def test_addresses_are_told_from_paths():
     assert [is_stored(word) for word in words] == [True, True, False, False]
     assert local_path("file:///a b.mp4") == "/a b.mp4" and local_path("a.mp4") == "a.mp4"
     for wrong in ("s3://", "s3:///a.mp4", "s3://me:secret@bucket/a", "https://host/a?sig=secret"):
-        with pytest.raises(UsageError) as error:
+        with pytest.raises(errors.UsageError) as error:
             is_stored(wrong)
         assert "secret" not in str(error.value)
-    with pytest.raises(UsageError, match="absolute"):
+    with pytest.raises(errors.UsageError, match="absolute"):
         local_path("file://a.mp4")
 
 
@@ -94,7 +85,7 @@ def test_inputs_are_found_by_name_folder_and_glob(store, film):
     (one,) = store.find("s3://bucket/in/b.mp4", VIDEOS, "video")
     assert (one.size, len(one.version)) == (len(ROOM), 32)
     for word in ("s3://bucket/none", "s3://bucket/in/*.avi", "s3://nobody/a.mp4", "s3://nobody/"):
-        with pytest.raises(MissingInputError):
+        with pytest.raises(errors.MissingInputError):
             found(word)
 
 
@@ -111,24 +102,23 @@ def test_an_object_is_fetched_whole_or_refused(store, film, tmp_path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(store._files, "get_file", broken)
-        with pytest.raises(TransferError, match="broke"):
+        with pytest.raises(errors.TransferError, match="broke"):
             store.fetch(found, target)
     full = shutil.disk_usage(tmp_path)._replace(free=module.KEPT_FREE)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: full)
-        with pytest.raises(TransferError, match="TMPDIR"):
+        with pytest.raises(errors.TransferError, match="TMPDIR"):
             store.fetch(found, target)
     film.write_bytes(ROOM[::-1])
     store.upload(film, "s3://bucket/a.mp4")
-    with pytest.raises(DamagedInputError, match="has changed"):
+    with pytest.raises(errors.DamagedInputError, match="has changed"):
         store.fetch(found, target)
     store._files.rm_file("bucket/a.mp4")
-    with pytest.raises(MissingInputError):
+    with pytest.raises(errors.MissingInputError):
         store.fetch(found, target)
 
 
 def test_an_upload_that_breaks_changes_nothing(store, film, monkeypatch):
-    """The old object stays as it was."""
     address = "s3://bucket/out/a.mp4"
     store.upload(film, address)
     film.write_bytes(b"new" * 2**22)  # uploaded in several parts
@@ -139,7 +129,7 @@ def test_an_upload_that_breaks_changes_nothing(store, film, monkeypatch):
     monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *_, **__: 5 * 2**20)
     with monkeypatch.context() as patch:
         patch.setattr(type(store._files), "_upload_file_part_concurrent", broken)
-        with pytest.raises(TransferError, match="broke"):
+        with pytest.raises(errors.TransferError, match="broke"):
             store.upload(film, address)
     assert store.read_all([address]) == [ROOM]
     store.upload(film, address)
@@ -154,9 +144,9 @@ def check_keys(server, after):
 
 def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, monkeypatch):
     """Inputs end with 66, outputs with 73; no message shows a secret."""
-    with pytest.raises(OutputError, match="no such bucket"):
+    with pytest.raises(errors.OutputError, match="no such bucket"):
         store.names("s3://nobody/out")
-    with pytest.raises(OutputError, match="no such bucket"):
+    with pytest.raises(errors.OutputError, match="no such bucket"):
         store.upload(film, "s3://nobody/a.mp4")
 
     def refused(action, kind, text):
@@ -168,9 +158,9 @@ def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, 
     check_keys(server, "0")
     try:
         find = lambda: store.find("s3://bucket/a.mp4", VIDEOS, "video")  # noqa: E731
-        refused(find, MissingInputError, "permission")
-        refused(lambda: store.names("s3://bucket/out"), OutputError, "permission")
-        refused(lambda: store.upload(film, "s3://bucket/b.mp4"), OutputError, "permission")
+        refused(find, errors.MissingInputError, "permission")
+        refused(lambda: store.names("s3://bucket/out"), errors.OutputError, "permission")
+        refused(lambda: store.upload(film, "s3://bucket/b.mp4"), errors.OutputError, "permission")
     finally:
         check_keys(server, "Infinity")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -178,7 +168,7 @@ def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, 
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, os.devnull)
     store._files.clear_instance_cache()
-    refused(lambda: ObjectStore(OUT).names("s3://bucket"), OutputError, "no credentials")
+    refused(lambda: ObjectStore(OUT).names("s3://bucket"), errors.OutputError, "no credentials")
     store._files.clear_instance_cache()
 
 
@@ -189,10 +179,10 @@ def test_a_store_that_cannot_be_reached_is_a_matter_of_time(server, film, monkey
     far = ObjectStore("s3://bucket")
     far._files.retries = 1
     for action, kind in (
-        (lambda: far.names("s3://bucket/out"), TemporaryError),
-        (lambda: far.upload(film, "s3://bucket/a.mp4"), TransferError),
+        (lambda: far.names("s3://bucket/out"), errors.TemporaryError),
+        (lambda: far.upload(film, "s3://bucket/a.mp4"), errors.TransferError),
     ):
-        with pytest.raises(Error, match="connect") as error:
+        with pytest.raises(errors.Error, match="connect") as error:
             action()
         assert type(error.value) is kind
     far._files.clear_instance_cache()
@@ -253,7 +243,6 @@ def test_resume_tells_what_is_finished_from_what_is_not(job, store, film):
 
 
 def test_wrong_addresses_are_refused_before_any_worker(server, run):
-    """One line says what is wrong; no secret is shown."""
     workers = ("--workers", "1")
     for words, code, said in (
         (("s3://bucket/a.mp4", "-o", "films"), 2, "--workers"),

@@ -25,7 +25,6 @@ F = np.float32
 
 
 def numbers(*shape, seed=0):
-    """A constant."""
     return np.random.default_rng(seed).normal(size=shape).astype(F)
 
 
@@ -738,7 +737,6 @@ def test_a_segmentation_is_explained_at_a_pixel(tmp_path, rng):
 
 
 def test_what_is_no_detector_is_no_detector(tmp_path):
-    """Boxes and scores without a sigmoid before they are joined."""
     path = detector_file(tmp_path / "net.onnx", "ultralytics")
     model = onnx.load(path)
     model.graph.node[-1].input[:] = ["d", "f"]
@@ -754,8 +752,6 @@ def test_names_that_do_not_fit_are_left_out(tmp_path, names):
 
 
 def _beside(location, **entries):
-    """A change of a file: weights in another file."""
-
     def change(model):
         (one,) = [one for one in model.graph.initializer if one.name == "first0"]
         one.ClearField("raw_data")
@@ -778,8 +774,6 @@ def _control_flow(model):
 
 
 def _changed(number, **fields):
-    """A change of a file: other fields of a node."""
-
     def change(model):
         for key, value in fields.items():
             if isinstance(value, list):
@@ -829,7 +823,6 @@ def _pooled_constant(model):
 
 
 def _constant_beside(model):
-    """A node with a constant of another file."""
     value = onnx.TensorProto(
         dims=[1], data_type=1, data_location=onnx.TensorProto.EXTERNAL,
         external_data=[onnx.StringStringEntryProto(key="location", value="/etc/passwd")],
@@ -878,7 +871,6 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_or_hostile_file_is_refused(both, tmp_path, damage):
-    """In one or two lines that say where, before anything is computed."""
     change, expected = DAMAGE[damage]
     (tmp_path / "short.bin").write_bytes(b"abc")
     model = onnx.load(both[1])
@@ -900,7 +892,6 @@ def test_a_name_may_hold_anything(both, tmp_path):
 
 
 def test_weights_that_are_no_numbers_are_said_to_be_so(both, tmp_path):
-    """And not that a layer has no rule."""
     model = onnx.load(both[1])
     weights = np.full(model.graph.initializer[0].dims, np.nan, F)
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "first0"))
@@ -927,7 +918,6 @@ def test_the_command_line_takes_a_file(run, both, tmp_path):
 
 
 def test_without_the_package_a_line_says_what_to_install(run, both, tmp_path, monkeypatch):
-    """It is an extra."""
     media.write_picture(tmp_path / "a.png", media.plain())
     for name in [one for one in sys.modules if one.startswith("realtime_lrp.models.onnx")]:
         monkeypatch.delitem(sys.modules, name)

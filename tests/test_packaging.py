@@ -29,7 +29,6 @@ READ = {  # what the program reads of assets
 
 
 def modules():
-    """The files of the package in this checkout."""
     found = (HOME / "realtime_lrp").rglob("*")
     return {
         str(file.relative_to(HOME))
@@ -48,13 +47,11 @@ def files_below(*folders):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The wheel, built as pip does, in this environment."""
     pytest.importorskip("hatchling")
     return build(HOME, "wheel", tmp_path_factory.mktemp("dist"))
 
 
 def build(source, kind, folder):
-    """The file that hatchling makes of a folder."""
     code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", code, folder], cwd=source, capture_output=True, text=True,
@@ -171,10 +168,7 @@ def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
 
 @pytest.mark.release
 def test_the_lowest_versions_work(tmp_path):
-    """A new environment with the lowest version of every dependency, and the suite in it.
-
-    tensorflow-cpu stands for tensorflow: the same program in less space. Needs uv and the registry.
-    """
+    """A new environment with the lowest version of every dependency, and the suite in it."""
     uv = shutil.which("uv")
     if not uv:
         pytest.skip("uv is not installed")

@@ -39,7 +39,6 @@ def documented(thing):
 
 @pytest.mark.parametrize("name", CALLABLE)
 def test_every_parameter_is_described(name):
-    """In the docstring of the function, or of the class."""
     for called, function, text in documented(getattr(realtime_lrp, name)):
         assert text.splitlines()[0].endswith((".", ";")), called
         parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
@@ -80,7 +79,6 @@ def test_an_overlay_follows_its_words(rng):
 
 
 def test_what_cannot_be_overlaid_or_fitted_is_refused():
-    """In words that say what was expected."""
     picture, maps = np.zeros((8, 8, 3), np.uint8), np.zeros((4, 4, 3))
     network, crob = Network("any", None), {"fit": "crob"}
     for words, expected in (

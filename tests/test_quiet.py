@@ -97,7 +97,6 @@ class Other(msgspec.Struct, tag=True):
 
 
 def sent(*messages):
-    """The bytes of messages."""
     stream = io.BytesIO()
     for message in messages:
         Channel(stream, stream, Shown).send(message)
@@ -105,7 +104,6 @@ def sent(*messages):
 
 
 def received(data):
-    """The next message of bytes."""
     return Channel(io.BytesIO(data), io.BytesIO(), Shown | Other | Failed).receive()
 
 
@@ -140,7 +138,6 @@ class Runs:
 
 
 def test_what_is_no_message_is_refused(tmp_path, monkeypatch):
-    """And nothing in it runs."""
     monkeypatch.chdir(tmp_path)
     shown = {"type": "Shown", "names": [], "path": b"x"}
     pictures = (

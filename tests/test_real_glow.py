@@ -1,4 +1,4 @@
-"""Real networks glow in every door: the same map, as bright. The long tests of test_glow.py.
+"""Real networks glow in every door: the same map, as bright. The long tests of test_view.py.
 
 The named networks have random weights, and biases as training leaves them; real weights are used
 where they lie beside the checkout.
@@ -52,7 +52,6 @@ def drawn(engine, picture):
 
 
 def blurred_noise():
-    """A grey picture."""
     noise = np.random.default_rng(0).integers(0, 256, (12, 12), np.uint8)
     return np.dstack([cv2.resize(noise, (4 * SIDE, 4 * SIDE))] * 3)
 
@@ -96,7 +95,6 @@ def test_each_named_network_glows_with_strong_biases(name, monkeypatch, caplog):
 
 
 def options_of(name, **more):
-    """The options that choose a real network."""
     models = SHARED / "models"
     words = {
         "SqueezeNet": {"model": models / "squeezenet_v1_0.keras", "preprocess": "caffe"},
@@ -130,7 +128,6 @@ def grey(source, target, *words, size="480:480", square="crop='min(iw,ih)':'min(
 
 
 def run(*words, **options):
-    """Runs a command to its end."""
     with start(*words, *(one for pair in options.items() for one in pair)) as program:
         _, errors = program.communicate(timeout=1800)
         assert program.returncode == 0, errors
@@ -143,7 +140,6 @@ def frames(path):
 
 
 def served(options, photo):
-    """A picture of the web page with its map."""
     words = ("serve", "--source", photo, "--port", 0, "--set", "live.text=none")
     with start(*words, *(one for pair in options.items() for one in pair)) as program:
         address = program.stdout.readline().strip().replace("/?", "/view.mjpg?")

@@ -91,10 +91,7 @@ def test_it_is_an_ordinary_film_with_right_colours(tmp_path):
 
 
 def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):
-    """Pictures are left out and counted, the others keep their times.
-
-    It takes a frame for every tenth picture that has been put; five may wait for it.
-    """
+    """Pictures are left out and counted, the others keep their times."""
     due = threading.Semaphore(0)
 
     class Slow(recorder.VideoWriter):
@@ -166,10 +163,7 @@ def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_recorded_is_told(tmp_path):
-    """A wrong picture, a wrong row: recording stops, the caller goes on, nothing stays open.
-
-    Nor does anything where no picture came.
-    """
+    """A wrong picture, a wrong row: recording stops, the caller goes on, nothing stays open."""
     before = len(os.listdir("/proc/self/fd"))
     recording, target = Recorder(tmp_path / "view.mp4", SIZE), tmp_path / "view.mp4"
     assert recording.finish() == [f"no picture came: {target} is not written"]

@@ -70,7 +70,6 @@ def said():
 
 
 def holds(text, parts):
-    """Whether parts stand in a text, one behind the other."""
     place = 0
     for part in parts:
         found = text.find(part, place)
@@ -103,14 +102,12 @@ def test_every_exit_code_is_explained_and_has_a_message():
 
 
 def anchors(text):
-    """The names that headings can be linked by."""
     for heading in re.findall(r"^#+ (.*)$", text, re.M):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
 def test_every_link_leads_somewhere(document):
-    """A file of this checkout, and a heading in it."""
     text = re.sub(r"^ *```.*?^ *```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
     text = re.sub(r"`[^`\n]*`", "", text)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -196,7 +193,6 @@ def test_the_functions_that_it_names_exist(module, name):
 
 @pytest.mark.parametrize("name", [*RULES, *(method for method in METHODS if method != "lrp")])
 def test_every_rule_and_method_has_its_formula(name):
-    """Rules also name their class."""
     section = re.split(rf"^### `{name}`$", PAGE, flags=re.M)[1].split("\n##")[0]
     if "See `" not in section:
         assert "$" in section or "```math" in section
@@ -205,7 +201,6 @@ def test_every_rule_and_method_has_its_formula(name):
 
 
 def test_every_source_is_cited_and_every_citation_has_its_source():
-    """By name and year."""
     listed = re.findall(r"^- \*\*(\w+ \d{4})\*\*: ", PAGE, re.M)
     text = PAGE.split("## Sources")[0]
     assert listed == sorted(set(listed))
@@ -236,7 +231,6 @@ SITE = Path(__file__).parents[1] / "docs" / "site"
 
 @pytest.fixture
 def hooks(monkeypatch):
-    """The module that MkDocs calls."""
     for name in ("mkdocs", "latex2mathml", "nbconvert"):
         pytest.importorskip(name, reason="the dependency group docs is not installed")
     monkeypatch.syspath_prepend(SITE)
@@ -252,11 +246,9 @@ def hooks(monkeypatch):
     ],
 )
 def test_what_a_page_loads_from_another_server_is_found(text, hooks):
-    """Scripts, pictures, style sheets and fonts."""
     assert len(hooks.loaded_from_elsewhere(text)) == 1
 
 
 def test_the_reference_has_every_public_name_once():
-    """In docs/site/api.md."""
     listed = re.findall(r"^::: realtime_lrp\.(\w+)$", (SITE / "api.md").read_text(), re.M)
     assert sorted(listed) == sorted(realtime_lrp.__all__)

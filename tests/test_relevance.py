@@ -9,12 +9,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.network.steps import (
-    AveragePool,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-)
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 
 
@@ -37,7 +32,7 @@ POOLS = [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((2, 3), (1, 2))]
 def test_max_pool_equals_the_naive_one(window, strides, padding, share, rng):
     """Overlapping windows and ties (values are small integers, so most windows have one)."""
     a = rng.integers(0, 3, size=(7, 8, 3)).astype("float32")
-    pool = MaxPool(window, strides, padding)
+    pool = steps.MaxPool(window, strides, padding)
     pool.shares = share
     out = pool.forward(tf.constant(a[None]))
     relevance = rng.uniform(size=out.shape).astype("float32")
@@ -73,21 +68,16 @@ def abcde():
 
 @pytest.mark.parametrize("target", ["all", "top1", "top3", 3, "d", "a - c", "b - rest"])
 def test_a_whole_network_equals_the_naive_one(target, abcde, rng):
-    """Scores and relevance for every kind of target."""
     model, explainer = abcde
     x = rng.normal(size=(3, 16, 16, 3)).astype("float32")
     explanation = explainer(x, target=target)
     np.testing.assert_allclose(explanation.scores, model(x, training=False), atol=1e-6)
     for picture, p, relevance in zip(x, explanation.scores, explanation.relevance, strict=True):
         start = {
-            "all": p,
-            "top1": p * (p == p.max()),
-            "top3": p * (p >= np.sort(p)[-3]),
-            3: p * np.eye(5)[3],
-            "d": p * np.eye(5)[3],
-            "a - c": p * [1, 0, -1, 0, 0],
+            "all": p, "top1": p * (p == p.max()), "top3": p * (p >= np.sort(p)[-3]),
+            3: p * np.eye(5)[3], "d": p * np.eye(5)[3], "a - c": p * [1, 0, -1, 0, 0],
             "b - rest": p[1] * np.where(np.arange(5) == 1, 1, -p / (1 - p[1])),
-        }[target]
+        }[target]  # fmt: skip
         rules = ("zplus_input", "zplus", "zplus", "zplus")
         expected = naive.handed_to_pixels(model, picture, start, rules, absorb=False)
         assert largest_difference(relevance, expected) < 1e-5
@@ -95,7 +85,6 @@ def test_a_whole_network_equals_the_naive_one(target, abcde, rng):
 
 @pytest.fixture(scope="module")
 def of_several():
-    """An explainer of several methods."""
     keras.utils.set_random_seed(5)
     also = ["gradient", "grad_cam", "integrated_gradients"]
     return Explainer(vgg_like(), also=also, samples=3, labels=list("abcde"))
@@ -199,16 +188,16 @@ def test_padding_before_the_first_convolution_takes_no_relevance(rng):
 def test_average_pools_share_in_proportion(rng):
     """AveragePooling2D and both global pools against the definition; many maxima are equal."""
     x = rng.integers(1, 4, size=(4, 6, 2)).astype("float32")
-    pool = AveragePool((2, 3), (2, 3), "valid")
+    pool = steps.AveragePool((2, 3), (2, 3), "valid")
     relevance = rng.uniform(size=(2, 2, 2)).astype("float32")
     out = pool.forward(tf.constant(x[None]))
     (got,) = pool.relevance([tf.constant(x[None])], out, tf.constant(relevance[None]))
     expected = naive.max_pool(x, relevance, (2, 3), (2, 3), "valid", share=True)
     assert largest_difference(got[0], expected) < 1e-5
     for step, share in (
-        (GlobalAveragePool(), True),
-        (GlobalMaxPool(), True),
-        (GlobalMaxPool(), False),
+        (steps.GlobalAveragePool(), True),
+        (steps.GlobalMaxPool(), True),
+        (steps.GlobalMaxPool(), False),
     ):
         step.shares = share
         (got,) = step.relevance(
@@ -341,10 +330,7 @@ def test_a_model_without_a_fixed_size_needs_one(rng):
 
 
 def test_names_of_classes(abcde):
-    """Names are found in any case, yet "B" and "b" can be two classes; a name may hold a minus.
-
-    The first split into two classes counts.
-    """
+    """Names are found in any case, yet "B" and "b" can be two classes; a name may hold a minus."""
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
     for index, name in enumerate(("a", "b", "B", "d_e", "d e")):
         assert explainer.read_target(name).classes == (index,)

@@ -137,7 +137,6 @@ def test_every_rule_equals_its_naive_derivation(layer, nonnegative, absorb_bias,
 
 
 def dense(kernel, bias):
-    """The step of a Dense layer with these weights."""
     layer = layers.Dense(len(bias))
     layer.build((None, len(kernel)))
     layer.set_weights([np.array(kernel, "float32"), np.array(bias, "float32")])
@@ -204,7 +203,6 @@ def test_a_rule_is_written_as_it_prints_and_a_wrong_one_is_answered_with_the_rig
 
 
 def test_zbox_needs_an_input_layer_and_a_box():
-    """Each refusal says what is missing."""
     step = dense(naive.KERNEL, naive.BIAS)
     with pytest.raises(UsageError, match="'fc1' lies behind"):
         ZBox().bind(step, LayerContext(name="fc1"))
@@ -226,7 +224,6 @@ BIAS = np.array([0.5, 1.0])
 
 
 def dense_model(activation="softmax"):
-    """Three pixels and two classes."""
     model = keras.Sequential(
         [keras.Input((1, 3, 1)), layers.Flatten(), layers.Dense(2, activation=activation)]
     )
@@ -240,7 +237,6 @@ P = np.exp(LOGITS) / np.exp(LOGITS).sum()
 
 
 def relevance_of(model, **options):
-    """The map of the three pixels."""
     return Explainer(model, **options)(PICTURE).relevance.ravel()
 
 
@@ -278,17 +274,14 @@ def test_biases_take_their_share_except_under_z_plus(absorb_bias):
 
 
 NAIVE_RULES = {
-    "zplus": ("zplus_input", "zplus", "zplus"),
-    "epsilon": ("epsilon", "epsilon", "epsilon"),
+    "zplus": ("zplus_input", "zplus", "zplus"), "epsilon": ("epsilon", "epsilon", "epsilon"),
     "epsilon_plus": ("zplus", "zplus", "epsilon"),
     "epsilon_plus_flat": ("flat", "zplus", "epsilon"),
     "epsilon_alpha2_beta1": ("alpha_beta", "alpha_beta", "epsilon"),
     "epsilon_alpha2_beta1_flat": ("flat", "alpha_beta", "epsilon"),
-    "epsilon_gamma_box": ("zbox", "gamma", "epsilon"),
-    "attnlrp": ("epsilon", "epsilon", "epsilon"),
-    "attnlrp_gamma": ("gamma", "gamma", "gamma 0.05"),
-    "cp_lrp": ("epsilon", "epsilon", "epsilon"),
-}
+    "epsilon_gamma_box": ("zbox", "gamma", "epsilon"), "attnlrp": ("epsilon", "epsilon", "epsilon"),
+    "attnlrp_gamma": ("gamma", "gamma", "gamma 0.05"), "cp_lrp": ("epsilon", "epsilon", "epsilon"),
+}  # fmt: skip
 """The rules of the first convolution, the second one and the dense layer."""
 
 

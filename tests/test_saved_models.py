@@ -49,7 +49,6 @@ class Computed(tf.Module):
         self.weights = tf.Variable(tf.reshape(tf.range(12.0), [3, 4]) - 5)
 
     def vector(self, x):
-        """One vector for each picture."""
         return tf.reduce_mean(x, [1, 2]) @ self.weights
 
 
@@ -254,7 +253,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch, case):
-    """By name, before anything is run; the message has a line."""
     monkeypatch.chdir(tmp_path)
     compute, expected = REFUSED[case]
     folder = saved(tmp_path / "model", compute)
@@ -266,7 +264,6 @@ def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch,
 
 
 def _damaged(folder, change):
-    """Changes the file of a SavedModel."""
     path = folder / "saved_model.pb"
     model = saved_model_pb2.SavedModel()
     model.ParseFromString(path.read_bytes())
@@ -306,7 +303,6 @@ DAMAGE = {
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_a_damaged_or_hostile_file_is_refused(tmp_path, case):
-    """With a line."""
     change, expected = DAMAGE[case]
     folder = saved(tmp_path / "model", lambda m, x: m.vector(x * 2))
     _damaged(tmp_path / "model", change)
@@ -344,7 +340,6 @@ def test_missing_and_damaged_files_are_refused(tmp_path):
 
 
 def test_cut_files_are_refused(exported, tmp_path):
-    """Wherever they are cut, in a message of their own."""
     for number, end in enumerate((".index", ".data-00000-of-00001", "saved_model.pb")):
         folder = shutil.copytree(exported[1], tmp_path / str(number))
         (path,) = (one for one in folder.rglob("*") if one.name.endswith(end))

@@ -49,14 +49,11 @@ def test_nothing_here_can_run_what_it_reads():
     assert len(FILES) > 80
 
 
-# --- Addresses and what is secret in them
-
 SECRETS = ("s3cret", "s3%63ret", "t0ken", b64encode(b"me:s3cret").decode())
 """A password as it is, percent-encoded, in a query, and as the HTTP header has it."""
 
 
 def secret_in(folder, *texts):
-    """The files and texts that hold a secret."""
     found = [text for text in texts if any(secret in text for secret in SECRETS)]
     for file in (path for path in folder.rglob("*") if path.is_file()):
         data = file.read_bytes() + str(file).encode()
@@ -78,7 +75,6 @@ def address(port, user="me:s3cret"):
 
 
 def refused(handler):
-    """What a camera answers to a wrong password."""
     handler.send_response(401, "wrong: me:s3cret")
     handler.send_header("WWW-Authenticate", 'Basic realm="me:s3cret"')
     handler.end_headers()
@@ -155,9 +151,6 @@ def test_an_address_in_any_place_of_the_command_line_is_masked(run, tmp_path, mo
     assert secret_in(tmp_path, out, err) == []
 
 
-# --- Network
-
-
 ALL = """
 import sys
 from realtime_lrp.cli import main
@@ -170,23 +163,19 @@ for words in {commands!r}:
 """
 
 OFFLINE = (
-    ("config",),
-    ("models",),
-    ("image", "p.png", "-o", "o.png", "--model", "shapes"),
+    ("config",), ("models",), ("image", "p.png", "-o", "o.png", "--model", "shapes"),
     ("image", "p.png", "-o", "vgg.png", "--model", "vgg16", "--weights", "random"),
     ("inspect", "p.png", "--logdir", "runs", "--model", "shapes"),
     ("video", "v.mp4", "-o", "o.mp4", "--model", "shapes"),
-    ("evaluate", "--count", "1", "--model", "shapes"),
-    ("demo", "-o", "demo.mp4"),
+    ("evaluate", "--count", "1", "--model", "shapes"), ("demo", "-o", "demo.mp4"),
     ("bench", "--quick", "--model", "shapes"),
     ("live", "--source", "synthetic", "--display", "none", "--model", "shapes", "--duration", "2"),
-)
+)  # fmt: skip
 """Commands that need no network: all that they need comes with the package."""
 
 
 @pytest.mark.release
 def test_nothing_reaches_out_by_itself(tmp_path):
-    """By the system's own account, in each of its processes."""
     media.write_picture(tmp_path / "p.png", media.plain())
     media.write_video(tmp_path / "v.mp4", media.numbered(4))
     trace = tmp_path / "calls"
@@ -201,9 +190,6 @@ def test_nothing_reaches_out_by_itself(tmp_path):
     if reached(trace) is None:
         pytest.skip("strace is not there or not allowed")
     assert reached(trace) == set()
-
-
-# --- Names of outputs
 
 
 @pytest.mark.parametrize(
@@ -352,7 +338,6 @@ def test_exit_codes_hold_where_nobody_listens(line, code):
 
 
 def test_ctrl_c_while_it_is_loaded_ends_it_without_a_traceback(tmp_path):
-    """It comes in the middle of an import."""
     (tmp_path / "click.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)"
     )

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
 
@@ -24,13 +25,17 @@ import cv2
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from program import opened_window, start, xdotool
 from served import TOKEN, Role, picture_of, serving_pages
+from test_viewer_window import Scripted
 from viewer import answer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
 from realtime_lrp import config
 from realtime_lrp.commands import serve
-from realtime_lrp.commands.serve import access, app, messages
+from realtime_lrp.commands.live import run as live
+from realtime_lrp.commands.serve import access, app, messages, server
 from realtime_lrp.commands.serve.access import (
     Tokens,
     context_of_files,
@@ -43,7 +48,9 @@ from realtime_lrp.commands.serve.app import FILES
 from realtime_lrp.commands.serve.messages import choices, event_of, read_message
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
@@ -58,17 +65,12 @@ NOT_THERE = (
 
 @pytest.fixture(scope="module")
 def served():
-    """A server for requests that leave nothing behind."""
     with serving_pages(names=["lrp.example.org"]) as one:
         yield one
 
 
-# --- Tokens
-
-
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """The folder in which the user's token is kept."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("REALTIME_LRP_TOKEN", raising=False)
     return tmp_path / "realtime-lrp" / "serve"
@@ -135,9 +137,6 @@ def test_the_watch_token_is_made_from_the_other_and_lets_only_watch():
     assert [tokens.role(token) for token in wrong] == [None] * len(wrong)
 
 
-# --- Whom it answers
-
-
 def test_without_the_token_all_but_healthz_answers_401(served):
     """Nothing says whether there is anything; with the token no path leads to a file."""
     for path in (*PATHS, *NOT_THERE):
@@ -160,7 +159,6 @@ def test_cookies_of_other_servers_do_not_hide_ours(served):
 
 
 def test_nothing_is_changed_by_a_request(served):
-    """Only GET, and HEAD, have answers."""
     methods = ("POST", "PUT", "DELETE", "OPTIONS")
     assert {served.get(path, method=one)[0] for path in PATHS for one in methods} == {405}
 
@@ -189,10 +187,7 @@ def test_a_name_that_others_can_give_to_this_machine_is_refused(served, host, st
     ],
 )  # fmt: skip
 def test_pages_of_other_sites_are_refused(served, origin, status):
-    """Requests and WebSockets of a page of another origin, though the browser has the cookie.
-
-    So are two origins, also if each is our own.
-    """
+    """Requests and WebSockets of a page of another origin, though the browser has the cookie."""
     origin, own = origin.format(port=served.port), f"http://127.0.0.1:{served.port}"
     assert served.get("/figures", Origin=origin)[0] == status
     for two in ([own, origin], [origin, own]):
@@ -232,9 +227,6 @@ def test_the_page_names_no_other_server_and_works_below_any_path():
         inline = r"<script(?! type=\"module\" src)|<style|\son\w+=|\sstyle="
         assert not re.search(inline, text), file
         assert "innerHTML" not in text and "eval" not in text, file
-
-
-# --- Pictures
 
 
 def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
@@ -292,9 +284,6 @@ def test_other_programs_read_the_pictures_as_mjpeg(served):
         ended.set()
     assert picture.shape == (48, 64, 3) and abs(int(picture.mean()) - 90) < 3
     served.until(lambda: not served.exchange.watched)
-
-
-# --- What it takes
 
 
 def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
@@ -356,7 +345,6 @@ WRONG = (
 
 
 def test_what_is_no_message_ends_the_connection(served):
-    """With a code that says so; the server goes on."""
     for text in WRONG:
         with pytest.raises(ValueError):
             read_message(text)
@@ -371,7 +359,6 @@ def test_what_is_no_message_ends_the_connection(served):
 
 
 def test_who_only_watches_changes_nothing_and_takes_no_files(served):
-    """What he sends is thrown away."""
     served.messages.clear()
     with served.socket(role=Role.WATCH) as watcher, served.socket() as other:
         role = {"type": "role", "control": False, "watch": "", "fingerprint": ""}
@@ -394,9 +381,6 @@ def test_healthz_says_when_the_viewer_hangs(monkeypatch):
         assert served.get("/healthz", "")[0] == 503
 
 
-# --- The command
-
-
 def test_a_port_in_use_is_an_error_that_says_so(run, tiny_model):
     """So is an address that this machine does not have. Nothing is loaded before."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -410,7 +394,6 @@ def test_a_port_in_use_is_an_error_that_says_so(run, tiny_model):
 
 
 def test_without_the_extra_the_message_names_it(run, tiny_model, monkeypatch):
-    """The exit code is that of things that are missing."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for module in ("app", "server", "web_page"):
         monkeypatch.delitem(sys.modules, f"{serve.__name__}.{module}", raising=False)
@@ -488,7 +471,6 @@ def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch
 
 
 def test_certificates_that_cannot_be_used_are_refused(tls_files):
-    """In a sentence; nobody is asked for a password."""
     two = "Expected two PEM files"
     for cert, key, error, said in (
         ("cert.pem", None, ConfigError, "belong together"),
@@ -540,3 +522,97 @@ def test_a_page_chooses_a_boolean_by_its_word():
         True, True, True, False, False
     ]  # fmt: skip
     assert setting.read("true") is True and LookSetting("a", "a").accepts(True) is False
+
+
+class Client:
+    """What a page has: the news, and what it sends."""
+
+    def __init__(self, socket):
+        self.socket = socket
+
+    def send(self, **message):
+        self.socket.send(json.dumps(message))
+
+    def until(self, condition):
+        while not condition(news := self.news()):
+            pass
+        return news
+
+    def news(self):
+        while True:
+            got = self.socket.recv(timeout=300)
+            if isinstance(got, bytes):
+                self.send(type="shown")
+            elif (news := json.loads(got))["type"] == "news":
+                return news
+
+
+@contextmanager
+def visit(address):
+    base, token = address.split("/?token=")
+    with connect(f"{base.replace('http', 'ws')}/ws?token={token}", open_timeout=300) as socket:
+        yield Client(socket)
+
+
+@pytest.mark.release
+def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
+    display, tmp_path, tiny_model
+):
+    """Each shows what the other did; q in the window ends both."""
+    stats = tmp_path / "stats.json"
+    words = ("live", "--serve", "--port", 0, "--source", "synthetic", "--model", tiny_model)
+    with start(*words, "--stats", stats, DISPLAY=display) as process:
+        address = process.stdout.readline().strip()
+        window = opened_window(display, process)
+        xdotool(display, "windowfocus", "--sync", window)
+        with visit(address) as client:
+            client.until(lambda news: news["maps"] > 0)
+            assert cv2.imdecode(np.frombuffer(picture_of(client.socket), np.uint8), 1).shape == (
+                480, 640, 3,
+            )  # fmt: skip
+            client.send(type="shown")
+            client.send(type="choice", what="composite", value="epsilon")
+            client.until(lambda news: news["composite"] == "epsilon")
+            xdotool(display, "key", "space")
+            client.until(lambda news: news["frozen"])
+            xdotool(display, "key", "l")  # a list: the page does not type into it
+            client.send(type="do", name="freeze")
+            client.until(lambda news: not news["frozen"])
+            client.send(type="do", name="quit")
+            client.send(type="stroke", start=[320, 240], end=[330, 250])
+            client.until(lambda news: news["covered"])
+        xdotool(display, "key", "Escape")
+        xdotool(display, "key", "q", "q")
+        assert process.wait(300) == 0, process.stderr.read()
+    figures = json.loads(stats.read_text())
+    assert figures["frames_shown"] > 0 and figures["maps"] > 0
+    host, port = address.split("/")[2].split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_model):
+    monkeypatch.setattr(server.uvicorn.Server, "serve", lambda *_: 1 / 0)
+
+    def script(window):
+        yield from window.pictures(30)
+        yield from ("q", "q")
+
+    window = Scripted(script)
+    options = {"--source": "synthetic", "--model": str(tiny_model), "--port": 0}
+    chosen = config.load(options=options, command="live").config
+    live.run(chosen, window=lambda: window, serves=True)
+    assert len(window.shown) >= 30
+    assert "the web page has ended" in caplog.text
+
+
+def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():
+    """Whatever the sizes of the two canvases, and also where it leaves the picture."""
+    chosen = config.load(command="live").config
+    state = first_state(chosen, first_request(chosen))
+    picture = Item(np.zeros((480, 640, 3), np.uint8), 1, 0.0)
+    state = replace(state, shown=picture, pictures=((320, 0, 1280, 720),))
+    stroke = events.Brushed((-64, 480), (320, 120))
+    there = handle(state, messages.event_of(stroke, None, ((0, 0, 640, 480),))).mask
+    here = handle(state, events.Brushed((224, 720), (800, 180), cover=True)).mask
+    assert (there & here).sum() > 100 and (there ^ here).sum() < 0.02 * here.sum()

@@ -142,7 +142,6 @@ def open_page(browser):
 
 @pytest.fixture
 def visit(open_page):
-    """Opens pages that are closed after the test."""
     contexts = []
 
     def open_for_test(address, **options):
@@ -165,7 +164,6 @@ def page(open_page, address):
 
 @pytest.fixture(scope="class")
 def watching(open_page, page):
-    """The page of who only watches, on a phone."""
     opened = open_page(page.get_attribute("#watch", "href"), **PHONE)
     ready(opened)
     yield opened
@@ -191,12 +189,10 @@ def noticed(page, text):
 
 
 def pressed(page, button):
-    """Waits until a button is, or is not, pressed."""
     return expect(page.locator(f"#{button}[aria-pressed=true]"))
 
 
 def test_controls_choose_what_is_computed_and_drawn(page):
-    """The server's state follows, and the page shows that state."""
     page.select_option("#method", "gradient")
     expect(page.locator("#answers")).to_contain_text("gradient")
     expect(page.locator("#composite")).to_be_disabled()
@@ -311,7 +307,6 @@ def test_a_rectangle_on_the_page_is_seen_alone(page):
 
 
 def done(page, words):
-    """Does the first command that some words find."""
     page.keyboard.press("h")
     page.keyboard.type(words)
     page.keyboard.press("Enter")
@@ -336,14 +331,12 @@ def first_map(page):
 
 
 def pixel(page, x, y):
-    """The colour of a pixel of the picture."""
     context = "document.getElementById('view').getContext('2d')"
     code = f"([x, y]) => [...{context}.getImageData(x, y, 1, 1).data]"
     return np.array(page.evaluate(code, [x, y])[:3])
 
 
 def size(page):
-    """Columns and rows of the picture."""
     return page.evaluate("(({width, height}) => [width, height])(document.getElementById('view'))")
 
 
@@ -438,10 +431,7 @@ class TestTheAudience:
         assert watching.locator("button:visible").count() == 1
 
     def test_a_phone_explains_what_is_before_its_own_camera(self, page, watching):
-        """Its video is shown with its own map, also to who only watches; then the frozen view.
-
-        The view's channels are hidden on the phone meanwhile, and only there.
-        """
+        """Its video is shown with its own map, also to who only watches; then the frozen view."""
         phone = watching
         page.click("#concepts")
         expect(phone.locator("#concept-rows button")).to_have_count(4)
@@ -487,13 +477,11 @@ def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
 
 
 def violations(page):
-    """What axe finds: names, contrast, roles, order."""
     found = Axe().run(page).response["violations"]
     return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
 
 
 def test_the_page_is_accessible(page):
-    """Also the channels and the dialogs."""
     page.click("#concepts")
     expect(page.locator("#concept-rows button")).to_have_count(4)
     assert violations(page) == []
@@ -553,10 +541,7 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
 
 
 def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(visit):
-    """A line says what is loading; before the first picture there are no figures.
-
-    With the same token it comes back by itself; with a new one it says what to do.
-    """
+    """A line says what is loading; before the first picture there are no figures."""
     news = {
         "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
         "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
@@ -746,10 +731,7 @@ FOLLOWED = """async ([then, steps]) => {
 
 @pytest.mark.parametrize("bright", [1, 0.3])
 def test_boxes_over_a_visitors_camera_follow_its_picture(page, bright):
-    """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost.
-
-    So it is after a cut to another square, in a dark room, too.
-    """
+    """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost."""
     this, other = np.random.default_rng(3).integers(0, 256, (2, 20, 20))
 
     def picture(x, y, texture=this):

@@ -30,7 +30,6 @@ def manager(request, tmp_path):
 
 
 def heard(listening):
-    """The messages since the last call."""
     messages = []
     while True:
         try:
@@ -41,7 +40,6 @@ def heard(listening):
 
 @pytest.fixture
 def reports(tmp_path):
-    """Makes a report with some environment."""
     made = []
 
     def make(environ):
@@ -54,7 +52,6 @@ def reports(tmp_path):
 
 
 def exhibit(described):
-    """An exhibit in a state."""
     camera = SimpleNamespace(described="")
     return SimpleNamespace(described=described, state=described, card="", camera=camera)
 
@@ -145,7 +142,6 @@ def verified(path):
 
 @pytest.mark.parametrize("file", [None, FILE, Path('/srv/100% "art" $1/a\\b.yaml')], ids=str)
 def test_systemd_reads_the_unit(tmp_path, file):
-    """Without a complaint; a wrong key is noticed."""
     path = tmp_path / "realtime-lrp.service"
     path.write_text(unit(file, "museum", "/opt/lrp/bin/realtime-lrp"))
     assert verified(path) == []

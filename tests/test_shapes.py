@@ -38,19 +38,16 @@ FRESH = 271828
 
 @pytest.fixture(scope="module")
 def model() -> keras.Model:
-    """The embedded network."""
     return keras.models.load_model(ASSETS / "shapes.keras", compile=False)
 
 
 @pytest.fixture(scope="module")
 def explainer(model) -> Explainer:
-    """Explains it with z+."""
     return Explainer(model, composite="zplus", target="all")
 
 
 @pytest.fixture(scope="module", params=[320, pytest.param(640, marks=pytest.mark.release)])
 def fresh(request) -> Batch:
-    """Pictures that were not trained with."""
     return draw_batch((FRESH,), request.param)
 
 
@@ -80,7 +77,6 @@ def test_a_map_that_is_mostly_nothing_looks_like_nothing(explainer):
 
 
 def longest_side(mask: np.ndarray) -> int:
-    """The longer side of the box around a mask, in pixels."""
     rows, columns = np.nonzero(mask)
     return max(np.ptp(rows), np.ptp(columns)) + 1
 
@@ -103,7 +99,6 @@ def test_every_symbol_is_wholly_in_view_and_neither_tiny_nor_huge(label):
 
 @pytest.fixture(scope="module")
 def network():
-    """The embedded transformer."""
     return load_network("shapes_vit")
 
 

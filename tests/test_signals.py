@@ -122,14 +122,12 @@ def test_a_signal_ends_a_command_wherever_it_comes(where, number):
 
 
 def test_the_second_signal_of_a_user_ends_at_once():
-    """It interrupts the clean-up, which may hang."""
     code, lines, _, seconds = ended("in_del", signal.SIGTERM, 200, send=["cleans up"])
     assert code == 143 and lines[-1] == "cleans up"
     assert seconds < 100
 
 
 def test_what_another_thread_writes_is_removed(tmp_path, monkeypatch):
-    """It is not complete, and the thread ends with the process."""
     monkeypatch.chdir(tmp_path)
     assert ended("while_a_thread_writes", signal.SIGTERM)[0] == 143
     assert not [*tmp_path.iterdir()]
@@ -231,7 +229,6 @@ program.end_process(lambda: program.run(command))
     ],
 )
 def test_a_folder_that_a_thread_holds_is_gone_at_the_end(ending, code, tmp_path, monkeypatch):
-    """The process ends while the thread goes on."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = PROGRAM.format(ending=ending)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240)

@@ -29,7 +29,6 @@ from realtime_lrp.video.sources import ScreenSource, Synthetic, open_source
 
 @pytest.fixture
 def stop():
-    """Set when the test has ended."""
     event = threading.Event()
     yield event
     event.set()
@@ -150,7 +149,6 @@ def test_a_camera_is_found_by_a_part_of_its_name(system, driver, stop):
 
 
 def test_sources_that_are_not_there_are_refused(stop):
-    """A camera, a stream, a file."""
     for words in ("97", "99999999999", "/dev/video97", "http://127.0.0.1:9/none.mjpg"):
         with pytest.raises(UnavailableError):
             open_source(words, stop)
@@ -323,7 +321,6 @@ def test_a_seek_gives_the_frame_that_is_shown_then(name, tmp_path, stop):
 
 
 def read_with(path):
-    """The reader of a recording with each of its frames."""
     with VideoReader(path) as reader:
         yield from ((reader, frame) for frame in reader)
 

@@ -185,7 +185,6 @@ def test_a_large_batch_is_explained_in_parts(model, monkeypatch, rng):
 
 
 def test_one_picture_that_overflows_is_found_among_many(monkeypatch):
-    """With its own target, in the second part of a batch."""
     explainer = Explainer(overflowing())
     monkeypatch.setattr(Explainer, "pictures_at_once", lambda self: 3)
     x = np.zeros((5, 16, 16, 3), np.float32)
@@ -215,7 +214,6 @@ def test_a_batch_is_halved_where_a_device_has_too_little_memory():
 
 
 def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
-    """After the first part, with both numbers."""
     explainer = Explainer(model)
     monkeypatch.setattr(compiled, "available_bytes", lambda: 3 * explainer._plans[0].activations)
     assert explainer.pictures_at_once() == 1
@@ -257,7 +255,6 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
 
 
 def grouped():
-    """A network with a convolution in groups."""
     grouped = keras.layers.Conv2D(4, 3, groups=2, activation="relu")
     ends = keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3, activation="softmax")
     first = keras.layers.Conv2D(4, 3, activation="relu")
@@ -266,7 +263,6 @@ def grouped():
 
 @pytest.mark.parametrize("build", [vgg_like, grouped])
 def test_the_baseline_gives_our_maps(build, rng):
-    """The original arithmetic gives the same map in another way."""
     keras.utils.set_random_seed(1)
     model = build()
     x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
@@ -290,7 +286,6 @@ def test_operations_and_weights_are_counted():
 
 
 def correlations(maps, others):
-    """The correlation of each map of a batch with another."""
     pairs = zip(maps, others, strict=True)
     return [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
 

@@ -191,8 +191,6 @@ def test_what_cannot_be_taught_is_refused(teach, two, tmp_path, monkeypatch):
 
 
 def test_a_full_disk_leaves_nothing(teach, two, monkeypatch):
-    """The exit code is 74, and there is no half-written file."""
-
     def full(part, *_):
         part.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -291,7 +289,6 @@ def test_the_last_quarter_of_each_showing_is_kept_aside():
 
 
 def test_about_a_hundred_pictures_of_each_class_are_remembered():
-    """Evenly through each showing."""
     lesson = Lesson(("often", "rare"))
     lesson.showings = [
         Showing(0, vectors_of([(n, 0) for n in range(250)])),
@@ -394,7 +391,6 @@ def test_the_verdict_is_unclear_where_pictures_differ_too_much_or_are_few():
 
 
 def test_a_file_that_says_wrong_things_is_refused(tmp_path, rng):
-    """It may come from anybody."""
     features = Features(Network("own", convolutional((16, 16))))
     kernel = rng.random((4, 2), np.float32)
     features.taught(kernel, np.zeros(2, np.float32), "ab").model.save(tmp_path / "plain.keras")

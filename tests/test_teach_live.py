@@ -61,7 +61,6 @@ def test_a_short_press_begins_and_the_next_one_ends():
 
 
 def test_a_held_key_ends_when_it_is_released():
-    """It repeats while it is held."""
     teacher = teacher_of("cup")
     press(teacher, ("1", 10), ("1", 10.5), ("1", 10.54), ("1", 10.58))
     assert taken(teacher, 10.8, 1) == "cup"

@@ -21,7 +21,6 @@ COMPOSITES = ["zplus", "epsilon_plus_flat", "gradient"]
 
 
 def numbers(*shape, seed=0):
-    """A constant."""
     return tf.constant(np.random.default_rng(seed).normal(size=shape).astype(F))
 
 
@@ -122,7 +121,6 @@ def pictures():
 
 @pytest.fixture(scope="module")
 def quantised(tmp_path_factory, pictures):
-    """A file of bytes."""
     path = tmp_path_factory.mktemp("tflite") / "a.tflite"
     return converted(path, network(5, "softmax"), "uint8", pictures)
 

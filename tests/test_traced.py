@@ -201,7 +201,6 @@ def test_a_map_of_what_only_chooses_is_zero(method, rng):
 
 
 def test_a_mask_lets_relevance_through_and_takes_none(rng):
-    """A product with a mask gives all to what is masked."""
     graph, _ = graph_of(Computed(where_first_is_positive))
     x, begin = rng.normal(size=(2, 4, 4, 6)), rng.normal(size=(2, 4, 4, 6))
     output, _, relevance = handed_back(graph, x, begin)
@@ -265,18 +264,14 @@ def test_weighted_sums_share_in_proportion(name, rng):
 
 
 ACTIVATIONS = {
-    "swish": lambda a: a * ops.sigmoid(a),
-    "gelu": lambda a: ops.gelu(a, approximate=False),
-    "tanh gelu": ops.gelu,
-    "squared relu": lambda a: ops.square(ops.relu(a)),
-    "leaky": lambda a: ops.where(a > 0, a, 0.1 * a),
-    "clipped": lambda a: ops.clip(a, -1, 1),
+    "swish": lambda a: a * ops.sigmoid(a), "gelu": lambda a: ops.gelu(a, approximate=False),
+    "tanh gelu": ops.gelu, "squared relu": lambda a: ops.square(ops.relu(a)),
+    "leaky": lambda a: ops.where(a > 0, a, 0.1 * a), "clipped": lambda a: ops.clip(a, -1, 1),
     "per channel": lambda a: a * np.linspace(1, 2, 6, dtype="float32"),
     "masked": lambda a: a * ops.cast(ops.arange(6) > 2, "float32"),
-    "compiled": tf.function(lambda a: tf.nn.elu(a) * 2),
-    "shifted": lambda a: 3 - a,
+    "compiled": tf.function(lambda a: tf.nn.elu(a) * 2), "shifted": lambda a: 3 - a,
     "shape": lambda a: a / ops.cast(ops.shape(a)[1], "float32"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -315,7 +310,6 @@ def test_a_normalisation_written_by_hand_has_a_constant_deviation(rng):
 
 
 def test_the_winner_takes_all_of_a_maximum(rng):
-    """Of two tensors, of an axis, and of windows."""
     x = rng.normal(size=(2, 4, 4, 6))
     begin = rng.normal(size=(2, 4, 4, 3))
     graph, _ = graph_of(Computed(lambda a: ops.maximum(a[..., :3], a[..., 3:])))
@@ -407,23 +401,19 @@ def test_every_operation_has_a_gradient():
 
 GRADIENTS = {
     "not a number": Computed(lambda a: tf.where(tf.math.is_nan(a), 0.0, a * tf.abs(a))),
-    "windows": Computed(attention_in_windows),
-    "packed heads": Computed(attention_of_packed_heads),
-    "joined heads": Computed(attention_of_joined_heads),
-    "norm": Computed(normalised),
+    "windows": Computed(attention_in_windows), "packed heads": Computed(attention_of_packed_heads),
+    "joined heads": Computed(attention_of_joined_heads), "norm": Computed(normalised),
     "power": Computed(lambda a: ops.exp(a) ** ops.sin(a)),
     "stopped": Computed(lambda a: a + ops.stop_gradient(a) * ops.sin(a)),
     "squared difference": Computed(lambda a: ops.square(a - ops.mean(a, -1, keepdims=True))),
     "gated": Computed(lambda a: a[..., :3] * ops.sigmoid(a[..., 3:])),
-    "masked": Computed(where_first_is_positive),
-    "sorted": Computed(lambda a: ops.top_k(a, 6)[0]),
-    "rms": layers.RMSNormalization(),
-    "group": layers.GroupNormalization(2, axis=1),
+    "masked": Computed(where_first_is_positive), "sorted": Computed(lambda a: ops.top_k(a, 6)[0]),
+    "rms": layers.RMSNormalization(), "group": layers.GroupNormalization(2, axis=1),
     "layer norm": layers.LayerNormalization(axis=(1, 2)),
     "batch norm": layers.BatchNormalization(axis=1),
     "pool": layers.MaxPooling2D(data_format="channels_first"),
     "lambda": layers.Lambda(lambda a: a * 2 + ops.relu(a), output_shape=lambda shape: shape),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
@@ -546,10 +536,7 @@ def test_what_cannot_be_explained_is_refused_in_a_line(name):
 
 
 def test_what_is_refused_beside_says_where_or_what_to_do():
-    """An operation through all layers around it, pictures of open sizes, a model that is not built.
-
-    Attention among all pixels does not fit into memory: nothing of it is computed.
-    """
+    """An operation through all layers around it, pictures of open sizes, a model not built."""
     inner = Computed(tf.nn.local_response_normalization, name="inner")
     with pytest.raises(UnsupportedLayerError, match="LRN in 'inner'"):
         graph_of(Computed(inner, name="outer"))

@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import cv2
+import keras
 import numpy as np
 import pytest
+from keras import layers
 from viewer import LOOK, found_box
 
 import realtime_lrp
@@ -22,20 +24,10 @@ from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.region import region_of
+from realtime_lrp.view import painting
 from realtime_lrp.view.boxes import COLOURS, Outline, draw_outlines
 from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.painting import (
-    GREY,
-    MUTED,
-    ColouredMap,
-    Drawn,
-    Painted,
-    Scale,
-    Series,
-    lay_over,
-    paint,
-)
 from realtime_lrp.view.text import WHITE
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
@@ -61,11 +53,10 @@ def test_signed_maps_have_zero_in_the_middle(name):
 
 
 def painted(relevance, colormap, opacity, box, inner, by_channel=False):
-    """A map as an overlay, by its strengths."""
     drawn, scale = (part.numpy()[0] for part in strength(relevance[None], by_channel))
     look, (x0, y0, x1, y1) = replace(LOOK, colormap=colormap, opacity=opacity), inner
-    one = Drawn(drawn[y0:y1, x0:x1], float(scale))
-    return paint(np.zeros((60, 140, 3), np.uint8), [one], look, box).overlays[0]
+    one = painting.Drawn(drawn[y0:y1, x0:x1], float(scale))
+    return painting.paint(np.zeros((60, 140, 3), np.uint8), [one], look, box).overlays[0]
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])
@@ -74,7 +65,7 @@ def test_zero_relevance_leaves_the_picture_untouched(style, colormap, rng):
     """But for the faint outline of the region."""
     picture = picture_of(rng)
     overlay = painted(np.zeros((30, 30, 3), np.float32), colormap, 1.0, BOX, INNER, style == "rgb")
-    drawn = lay_over(picture, overlay)
+    drawn = painting.lay_over(picture, overlay)
     np.testing.assert_array_equal(drawn[1:-1, 41:99], picture[1:-1, 41:99])
     np.testing.assert_array_equal(drawn[:, :40], picture[:, :40])
     np.testing.assert_array_equal(drawn[:, 100:], picture[:, 100:])
@@ -85,21 +76,22 @@ def test_relevance_lies_where_it_belongs(rng):
     picture = np.full((60, 140, 3), 90, np.uint8)
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[19:22, 9:12] = 1
-    drawn = lay_over(picture, painted(relevance, "fire", 1.0, BOX, INNER))
+    drawn = painting.lay_over(picture, painted(relevance, "fire", 1.0, BOX, INNER))
     changed = np.argwhere(np.ptp(drawn, axis=-1)[1:-1, 41:99] > 0) + np.array([1, 41])
     np.testing.assert_allclose(changed.mean(0), [20 * 2 + 0.5, 40 + 10 * 2 + 0.5], atol=0.6)
     assert (drawn[40, 60] == COLORMAPS["fire"].table[255]).all(-1)
     assert np.ptp(changed[:, 0]) <= 8
-    np.testing.assert_allclose(drawn[5, 90], 90 * (1 - MUTED * (1 - GREY)), atol=1.5)
+    np.testing.assert_allclose(
+        drawn[5, 90], 90 * (1 - painting.MUTED * (1 - painting.GREY)), atol=1.5
+    )
 
 
 def test_a_letterboxed_map_loses_its_borders(rng):
-    """Only the inner part of the map is laid over the picture."""
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[:6] = 1
     picture = picture_of(rng)
     whole = (0, 0, 140, 60)
-    drawn = lay_over(picture, painted(relevance, "fire", 1.0, whole, (0, 6, 30, 24)))
+    drawn = painting.lay_over(picture, painted(relevance, "fire", 1.0, whole, (0, 6, 30, 24)))
     np.testing.assert_array_equal(drawn, picture)
 
 
@@ -107,24 +99,23 @@ def test_negative_relevance_is_drawn_by_signed_maps_only():
     """Fire hides it, coldnhot shows it in its own colour."""
     relevance = -np.ones((30, 30, 3), np.float32)
     black = np.zeros((60, 140, 3), np.uint8)
-    hidden = lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER))
+    hidden = painting.lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER))
     assert (hidden[10:50, 50:90] == 0).all()
-    cold = lay_over(black, painted(relevance, "coldnhot", 1.0, BOX, INNER))
+    cold = painting.lay_over(black, painted(relevance, "coldnhot", 1.0, BOX, INNER))
     np.testing.assert_array_equal(cold[30, 70], [0, 255, 255])
 
 
 def test_rgb_maps_show_each_channel_by_itself():
-    """Relevance in the green channel alone is drawn green."""
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[..., 1] = 1
     black = np.zeros((60, 140, 3), np.uint8)
-    drawn = lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER, by_channel=True))
+    drawn = painting.lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER, by_channel=True))
     np.testing.assert_array_equal(drawn[30, 70], [0, 255, 0])
 
 
 def test_one_map_with_a_far_larger_peak_does_not_blank_those_after_it():
     """It is drawn at full strength, the next ones at half of theirs at least."""
-    scale = Scale()
+    scale = painting.Scale()
     assert scale(1.0) == 1.0
     assert scale(1000.0) == 2.0
     after = [scale(1.0) for _ in range(40)]
@@ -134,17 +125,17 @@ def test_one_map_with_a_far_larger_peak_does_not_blank_those_after_it():
 
 def test_a_map_is_drawn_at_the_peak_of_the_maps_before_it():
     """After a peak of 1, 0.8 is drawn as 0.8 of 0.98, 0.1 as half, 100 at full strength."""
-    series, picture = Series(), np.zeros((60, 140, 3), np.uint8)
+    series, picture = painting.Series(), np.zeros((60, 140, 3), np.uint8)
 
     def alpha(one, look, series=None):
-        return paint(picture, [one], look, BOX, series=series).overlays[0].alpha
+        return painting.paint(picture, [one], look, BOX, series=series).overlays[0].alpha
 
     half = np.full((30, 30), round(FULL * 0.5**SOFTNESS), np.int8)
     for peak, share in ((1.0, 0.5), (0.8, 0.4 / 0.98), (0.1, 0.25), (100.0, 1.0)):
-        drawn = alpha(Drawn(half, peak), replace(LOOK, opacity=1.0), series)
+        drawn = alpha(painting.Drawn(half, peak), replace(LOOK, opacity=1.0), series)
         np.testing.assert_allclose(drawn, share**SOFTNESS, atol=0.005)
     np.testing.assert_allclose(
-        alpha(Drawn(half, 1.0, fade=0.1), LOOK), LOOK.opacity * 0.05**SOFTNESS, atol=0.005
+        alpha(painting.Drawn(half, 1.0, fade=0.1), LOOK), LOOK.opacity * 0.05**SOFTNESS, atol=0.005
     )
 
 
@@ -258,10 +249,7 @@ def test_a_setting_goes_through_values_that_the_configuration_takes(setting):
 
 @pytest.mark.parametrize("key", FIELDS)
 def test_every_setting_is_read(key):
-    """Somewhere in the program: `config.section.key`, or the section by its name, or a `Look`.
-
-    Settings of lrp are passed whole to the explainer, which reads each beyond declaring it.
-    """
+    """Somewhere in the program: `config.section.key`, or the section by its name, or a `Look`."""
     section, name = key.split(".")
     value = "look" if section == "overlay" and name in OF_LOOK else section
     if section == "lrp" and name in inspect.signature(Explainer).parameters:
@@ -393,12 +381,70 @@ def test_boxes_move_with_the_picture():
         result[y : y + 60, x : x + 60] = texture
         return result
 
-    blank = ColouredMap(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
+    blank = painting.ColouredMap(
+        np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK
+    )
     outline = Outline((100, 80, 160, 140), "star", "", WHITE)
-    follower = Follower(Painted(picture(100, 80), (blank,), (outline,)))
+    follower = Follower(painting.Painted(picture(100, 80), (blank,), (outline,)))
     assert follower(picture(100, 80)).outlines == (outline,)
     (moved,) = follower(picture(114, 89)).outlines
     assert moved.above == "star" and not follower.lost
     np.testing.assert_allclose(moved.box, (114, 89, 174, 149), atol=2)
     assert follower(rng.integers(0, 256, (240, 320, 3), np.uint8)).outlines == ()
     assert follower.lost == {0}
+
+
+DEEP = 24  # layers
+
+
+def deep_network(biases):
+    """Random weights, 32 x 32; strong biases are |N(0, 1)| + .3, as batch norms leave them."""
+    keras.utils.set_random_seed(2)
+    given = keras.Input((32, 32, 3))
+    x, small = given, keras.initializers.RandomNormal(0, 0.04)
+    for _ in range(DEEP):
+        x = layers.Conv2D(
+            12, 3, padding="same", activation="relu",
+            kernel_initializer=small if biases else "he_normal",
+        )(x)  # fmt: skip
+    x = layers.GlobalAveragePooling2D()(x)
+    model = keras.Model(given, layers.Dense(4, activation="softmax")(x))
+    rng = np.random.default_rng(0)
+    for layer in model.layers:
+        if biases and isinstance(layer, layers.Conv2D):
+            layer.bias.assign(np.abs(rng.standard_normal(12)) + 0.3)
+    return model
+
+
+def relevance_of(biases):
+    x = np.random.default_rng(1).uniform(-1, 1, (1, 32, 32, 3)).astype(np.float32)
+    return Explainer(deep_network(biases), composite="epsilon_plus_flat", target="top1")(
+        x
+    ).relevance
+
+
+def glow(relevance, series=None):
+    """The mean colour of a map on a grey picture, drawn: 0 to 255."""
+    drawn, scales = (one.numpy() for one in strength(relevance))
+    peak = float(scales[0]) / float(np.abs(relevance).sum(dtype=np.float64))
+    grey = np.full((64, 64, 3), 90, np.uint8)
+    painted = painting.paint(
+        grey, [painting.Drawn(drawn[0], peak)], LOOK, (0, 0, 64, 64), series=series
+    )
+    return np.ptp(painting.lay_over(grey, painted.overlays[0]), axis=-1).mean()
+
+
+def test_a_map_glows_however_much_biases_take():
+    """Of the score less than 1e-4 is left; what is drawn is as bright, within a third."""
+    strong, weak = relevance_of(True), relevance_of(False)
+    assert 0 < np.abs(strong).sum() < 1e-4
+    assert glow(strong) > 2 / 3 * glow(weak) > 0
+
+
+@pytest.mark.parametrize("factor", [1 / 4, 4, 1e-12])
+def test_a_series_whose_sums_change_stays_as_bright(factor):
+    """Every map is drawn as before one that has another sum: the same pixels."""
+    relevance, series = relevance_of(True), painting.Series()
+    first = glow(relevance, series)
+    assert glow(factor * relevance, series) == pytest.approx(first, rel=1e-3)
+    assert glow(relevance, series) == pytest.approx(first, rel=1e-3)

@@ -27,31 +27,24 @@ FAINT = 0.1**0.75
 
 
 def drawn_at(row, column, size=60):
-    """A map with one hot square around a place, in green."""
     drawn = np.zeros((size, size, 3), np.float32)
     drawn[row - 4 : row + 4, column - 4 : column + 4, 1] = 1
     return drawn
 
 
 def explain(viewer, frame, row=30, column=30, **more):
-    """The map of a frame comes, hot at a place."""
     made = explained_frame(frame, drawn_at(row, column), BOX, **more)
     viewer.maps.put(made, frame.time)
     return made
 
 
 def seen(viewer, **more):
-    """A frame and its map are shown."""
     explain(viewer, viewer.frame(GREY), **more)
     viewer.view.step()
     return viewer
 
 
-# The list of classes
-
-
 def typed(listed, *names):
-    """The list after keys."""
     for key in names:
         listed = listed.press(key)
     return listed
@@ -69,9 +62,6 @@ def test_the_list_of_classes_is_narrowed_and_walked_through():
     assert umlaut.chosen()[0] == 31
     nothing = typed(umlaut, "space")
     assert nothing.chosen() is None and nothing.found() == []
-
-
-# The steps of the view
 
 
 def test_a_frozen_picture_stays_while_the_camera_goes_on():
@@ -99,10 +89,7 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
 
 
 def test_patches_are_painted_where_the_mouse_is():
-    """On a canvas twice as large as the picture, and off its middle; beside it nothing happens.
-
-    What is covered is grey; the picture itself stays.
-    """
+    """On a canvas twice as large as the picture, and off its middle; beside it nothing happens."""
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)
     assert viewer.view.first.scene.arrangement.pictures == ((40, 0, 360, 240),)
@@ -143,11 +130,7 @@ def test_a_rectangle_is_seen_alone_until_it_is_let_go():
     assert viewer.request.region is None and viewer.request.mask
 
 
-# What is drawn
-
-
 def test_a_change_of_colour_shows_on_a_frozen_picture():
-    """The map is coloured anew though no other comes."""
     viewer = Viewer(**{"--opacity": 1})
     frame = viewer.frame(GREY)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 30)[..., 1], BOX), frame.time)
@@ -182,7 +165,6 @@ def test_map_and_answer_of_another_file_do_not_stand_beside_a_picture():
 
 
 def old_marks(viewer):
-    """What says that the answer is to an earlier picture."""
     entries = [entry for block in viewer.view.first.right for entry in block]
     in_rows = [one.value for one in entries if isinstance(one, Row) and one.name == "old"]
     return in_rows + [one.text for one in entries if isinstance(one, Line) and one.warn]
@@ -285,21 +267,15 @@ def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
 
 
 def named_values(scene):
-    """Names and values of all rows of a scene."""
     entries = [entry for block in (*scene.left, *scene.right) for entry in block]
     return [(one.name, one.value) for one in entries if isinstance(one, Row)]
 
 
-# The figures
-
-
 def made_of(**more):
-    """A frame of a plain picture with its map."""
     return explained_frame(Viewer().frame(GREY), drawn_at(30, 30), BOX, **more)
 
 
 def setting_of(**more):
-    """The rows of a setting by name."""
     rows = figures.setting_rows(made_of(**more))
     return {row.name: row for row in rows if isinstance(row, Row)}
 
@@ -342,7 +318,6 @@ def test_the_answer_shows_what_patches_change_and_a_locked_class():
 
 
 def test_the_presenter_view_says_that_weights_are_random():
-    """An audience would believe the answer."""
     for weights, told in (("imagenet", 0), ("random", 1)):
         made = made_of(engine=engine_of("abc", **{"--weights": weights}))
         _, below = figures.presented(made, None)

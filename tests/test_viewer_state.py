@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from viewer import COMMANDS, answer, event_named, found_box
+from viewer import COMMANDS, Viewer, answer, event_named, found_box
 
 from realtime_lrp import config
 from realtime_lrp.config.provenance import recorded_settings
@@ -16,7 +16,9 @@ from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, NO_MAP
 from realtime_lrp.realtime.viewer.handle import CHOICES, handle, show_step
 from realtime_lrp.realtime.viewer.lecture import INCLUDED, load_lecture, with_networks
+from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius, progress, seek
 from realtime_lrp.realtime.viewer.state import (
+    CONTROLS_S,
     END_S,
     NOTICE_S,
     Order,
@@ -26,10 +28,13 @@ from realtime_lrp.realtime.viewer.state import (
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.video.source import Timeline
 from realtime_lrp.view import keys
-from realtime_lrp.view.controls import CommandBox
+from realtime_lrp.view.controls import CommandBox, arrange_controls
 from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.keys import BUTTONS
 from realtime_lrp.view.look import LOOK_SETTINGS
+from realtime_lrp.view.window import Mouse
 
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
@@ -64,7 +69,6 @@ def with_boxes(*boxes):
 
 
 def mouse(state, *events_):
-    """The state after the mouse was at (x, y, button)."""
     for x, y, button in events_:
         state = handle(state, events.MouseMoved(x, y, button, time=9.0))
     return state
@@ -116,7 +120,6 @@ def test_arrow_keys_go_through_the_boxes():
 
 
 def described(state):
-    """All of a state as values that can be compared."""
     request, listed = state.request, state.menu
     chosen = listed.chosen() if listed else None
     if chosen is not None:
@@ -138,7 +141,6 @@ def described(state):
 
 
 def changes(before, after):
-    """What differs, by name."""
     first, second = described(before), described(after)
     return {name: value for name, value in second.items() if value != first[name]}
 
@@ -242,7 +244,6 @@ KEYS = [
 
 @pytest.mark.parametrize(("before", "key", "expected"), KEYS, ids=lambda value: str(value)[:40])
 def test_a_key_changes_this_and_nothing_else(before, key, expected):
-    """From the state that the keys before lead to."""
     state = pressed(started(), before)
     assert changes(state, pressed(state, key)) == expected
 
@@ -260,7 +261,6 @@ def test_every_action_is_tried_and_no_key_has_two():
 
 @pytest.mark.parametrize("setting", LOOK_SETTINGS, ids=lambda one: one.name)
 def test_a_command_of_a_drawing_setting_changes_that_alone(setting):
-    """To the next value, or the one before."""
     state = started()
     for action, _, by in setting.commands:
         value = setting.moved(getattr(state.look, setting.name), by)
@@ -419,7 +419,6 @@ def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
 
 
 def test_another_source_goes_on_live_without_patches():
-    """The notice names it."""
     state = pressed(started(), "space paint step")
     changed = handle(state, events.SourceChanged("source: 1"))
     expected = {"frame": None, "covered": False, "stepping": False}
@@ -446,7 +445,6 @@ def test_a_refused_choice_goes_back_to_what_is_shown():
 
 
 def test_the_settings_give_the_view_that_is_shown():
-    """A viewer that starts with them shows the same."""
     words = "composite:epsilon target:all lock mirror next_colormap previous_opacity next_style"
     state = pressed(started(), f"{words} next_follow channels u text_size:large")
     again = first_state(state.present_config(), first_request(state.present_config()))
@@ -460,7 +458,6 @@ def test_the_settings_give_the_view_that_is_shown():
 
 
 def test_a_state_is_never_changed_in_place():
-    """The one before stays as it was, arrays too."""
     state = pressed(started(), "paint space")
     before, mask = described(state), state.mask.copy()
     pressed(state, "paint mirror larger_brush BackSpace space l s Return h q")
@@ -534,3 +531,175 @@ def test_one_class_against_the_next_follows_the_picture_until_it_is_locked():
     locked = pressed(started(), "lock v")
     kept = handle(locked, events.FrameDrawn(LATER, *answer(scores=other, asked=first)))
     assert kept.request.target == first
+
+
+SIZE = (720, 1280)
+PLAIN = np.full((360, 640, 3), 90, np.uint8)
+FILM = Timeline(2.0, 8.0, "seconds")
+
+
+def film_state(timeline=None, size=SIZE, pictures=None):
+    """The state of a viewer that shows a picture over all of the canvas."""
+    chosen = config.load(command="live").config
+    state = handle(first_state(chosen, first_request(chosen)), events.CanvasResized(size))
+    pictures = pictures or ((0, 0, size[1], size[0]),)
+    drawn = events.FrameDrawn(Item(PLAIN, 7, 1.0), *answer(), pictures, timeline)
+    return replace(handle(state, drawn), notice=type(state.notice)())
+
+
+def moved(state, *moves):
+    for now, x, y, button in moves:
+        state = handle(state, events.MouseMoved(x, y, button, time=now))
+    return state
+
+
+def middle(box):
+    return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
+
+
+def controls_of(state):
+    return arrange_controls(state.size, figure_size(*state.size), state.timeline is not None)
+
+
+def clicked(state, name):
+    """The state after a click on a control that has been shown for a while."""
+    box = controls_of(state).track if name == "bar" else controls_of(state).buttons[name]
+    x, y = middle(box)
+    begin = 10.0
+    pressed = begin + SETTLED_S + 0.1
+    return moved(state, (begin, x, y, ""), (pressed, x, y, "left"), (pressed + 0.1, x, y, ""))
+
+
+@pytest.mark.parametrize("action", BUTTONS)
+def test_a_click_does_what_the_key_does(action):
+    """Every part of the state is as after the action, but for the mouse."""
+    before = film_state()
+    state = clicked(before, action)
+    key = handle(before, events.ActionChosen(action, time=10.0 + SETTLED_S + 0.1))
+    for field in fields(state):
+        if field.name == "request":
+            assert (state.request.choice, state.request.target) == (
+                key.request.choice, key.request.target,
+            )  # fmt: skip
+            assert state.frozen is key.frozen and state.mask is key.mask is None
+        elif field.name == "menu":
+            assert type(state.menu) is type(key.menu)
+        elif field.name != "pointer":
+            assert getattr(state, field.name) == getattr(key, field.name), field.name
+
+
+def test_controls_are_shown_while_the_mouse_moves_and_some_seconds_more():
+    """Not before it has moved, not while somebody paints, and not with a menu."""
+    state = film_state()
+    assert state.controls(1.0) is None
+    state = moved(state, (10.0, 300, 200, ""))
+    assert state.controls(10.0) and state.controls(10.0 + CONTROLS_S - 0.1)
+    assert state.controls(10.0 + CONTROLS_S) is None
+    painting = moved(state, (10.5, 300, 200, "left"))
+    assert painting.controls(10.5) is None and painting.mask is not None
+    assert moved(painting, (10.6, 300, 200, "")).controls(10.6)
+    for key in "hl":
+        listed = handle(state, events.KeyPressed(key, time=10.5))
+        assert listed.controls(10.6) is None
+        assert moved(listed, (11.0, 300, 200, "left"), (11.1, 310, 200, "left")).mask is None
+
+
+def test_a_touch_that_makes_the_buttons_appear_presses_none():
+    """It paints, as everywhere; once they have been shown, the next one presses."""
+    state = film_state()
+    x, y = middle(controls_of(state).buttons["quit"])
+    touched = moved(state, (10.0, x, y, ""), (10.01, x, y, "left"), (10.1, x, y, ""))
+    assert not touched.end_until and touched.mask is not None
+    pressed = moved(touched, (11.0, x, y, "left"))
+    assert pressed.end_until and not pressed.ended
+    assert moved(pressed, (11.1, x, y, ""), (11.5, x, y, "left")).ended
+
+
+def test_between_buttons_nothing_is_painted_and_a_stroke_goes_on_over_them():
+    """What counts is where the button of the mouse went down."""
+    state = film_state()
+    area = controls_of(state).area
+    shown = moved(state, (10.0, 2, area[3] - 2, ""), (10.5, 2, area[3] - 2, "left"))
+    assert shown.mask is None
+    x, y = middle(controls_of(state).buttons["quit"])
+    stroke = moved(state, (10.0, x, 100, ""), (10.5, x, 100, "left"), (10.6, x, y, "left"))
+    assert not stroke.end_until and stroke.mask[y // 2, x // 2]
+    assert not moved(shown, (10.7, x, y, "left")).end_until, "pressed elsewhere"
+
+
+def test_a_fast_stroke_is_joined_and_has_one_width():
+    """All that is nearer to the line between two positions than the radius, give or take one."""
+    state = moved(film_state(), (10.0, 200, 200, "left"), (10.1, 900, 500, "left"))
+    start, end, radius = np.array([100, 100]), np.array([450, 250]), brush_radius(state)
+    assert radius == round(0.06 * 360)
+    pixels = np.argwhere(np.ones_like(state.mask))[:, ::-1] - start
+    along = end - start
+    share = np.clip(pixels @ along / (along @ along), 0, 1)
+    distance = np.hypot(*(pixels - share[:, None] * along).T).reshape(state.mask.shape)
+    assert state.mask[distance < radius].all() and not state.mask[distance > radius + 1].any()
+    lifted = moved(state, (10.2, 900, 500, ""), (10.3, 100, 600, ""), (10.4, 60, 660, "left"))
+    assert not lifted.mask[290, 60], "nothing is painted while no button is down"
+    assert moved(lifted, (10.5, 60, 660, ""), (10.6, 60, 660, "right")).mask.sum() == pytest.approx(
+        state.mask.sum(), abs=2
+    )
+
+
+def test_a_stroke_from_one_picture_to_the_next_paints_its_part_of_each():
+    """Nothing in between: two pictures side by side, 40 pixels apart."""
+    state = film_state(pictures=((0, 0, 620, 720), (660, 0, 1280, 720)))
+    state = moved(state, (10.0, 310, 360, "left"), (10.1, 970, 360, "left"))
+    columns, radius = np.flatnonzero(state.mask[180]), brush_radius(state)
+    assert columns.tolist() == list(range(640)), "to the right edge, and from the left one"
+    out = moved(film_state(), (10.0, 640, 360, "left"), (10.1, 640, 900, "left"))
+    assert np.flatnonzero(out.mask[:, 320]).tolist() == list(range(180 - radius, 360))
+
+
+def test_a_click_or_drag_on_the_bar_seeks():
+    """From start to end of the track, also where the mouse has left it."""
+    state = film_state(FILM)
+    x0, y0, x1, y1 = controls_of(state).track
+    y = (y0 + y1) // 2
+    half = x0 + (x1 - 1 - x0) // 2
+    state = moved(state, (10.0, half, y, ""), (10.5, half, y, "left"))
+    assert state.orders == (("seek", pytest.approx(4.0, abs=0.01)),)
+    assert state.timeline.position == pytest.approx(4.0, abs=0.01)
+    state = moved(state, (10.6, x1 - 1, y, "left"), (10.6, x1 + 200, y - 300, "left"))
+    state = moved(state, (10.7, 0, y, "left"))
+    assert [value for _, value in state.orders[1:]] == [8.0, 0.0]
+    assert state.mask is None and state.controls(20.0), "shown while it is held"
+    state = moved(state, (10.8, 0, y, ""), (10.9, half, y, ""))
+    assert len(state.orders) == 3 and not state.stepping
+
+
+def test_among_pictures_the_nearest_one_is_sought():
+    """Of four; the bar stands where the picture is, from one end to the other."""
+    four = Timeline(1.0, 4.0, "files")
+    for share, number in ((0.0, 0), (0.16, 0), (0.2, 1), (0.84, 3), (1.0, 3)):
+        orders = seek(film_state(four), share, 5.0).orders
+        assert orders == ((("seek", number),) if number != 1 else ()), "it stands at the second"
+    shares = [progress(Timeline(float(n), 4.0, "files")).share for n in range(4)]
+    assert shares == pytest.approx([0, 1 / 3, 2 / 3, 1])
+
+
+def test_a_frozen_film_shows_the_pictures_that_are_sought():
+    frozen = handle(film_state(FILM), events.KeyPressed("space", time=5.0))
+    state = clicked(frozen, "bar")
+    assert state.stepping and state.orders[-1].what == "seek"
+    for number in (8, 9):
+        state = handle(state, events.FrameStepped(Item(PLAIN, number, 2.0)))
+        assert state.frozen.number == number and state.stepping
+    state = handle(state, events.KeyPressed("space", time=20.0))
+    assert not (state.stepping or state.seeking or state.frozen)
+
+
+def test_recordings_and_snapshots_have_neither_buttons_nor_outline():
+    """The screen has them; the canvas that is kept stays as it was."""
+    viewer = Viewer(size=(360, 640))
+    viewer.frame(PLAIN)
+    plain = viewer.view.canvas.copy()
+    viewer.press(Mouse(320, 200, ""))
+    viewer.frame(PLAIN)
+    np.testing.assert_array_equal(viewer.view.canvas, plain)
+    screen = viewer.shown[-1]
+    assert (screen[330:] != plain[330:]).any(-1).mean() > 0.3
+    assert (screen[150:250, 270:370] > 200).all(-1).sum() > 50

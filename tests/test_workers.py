@@ -28,7 +28,6 @@ LATIN_1 = os.fsdecode(b"caf\xe9.mp4")
 
 @pytest.fixture(scope="module")
 def network(tiny_model):
-    """Options for the tiny network."""
     return ("--model", tiny_model, "--preprocess", "none", "--quality", 0, "--sidecar")
 
 
@@ -56,7 +55,6 @@ def job(run, network, monkeypatch):
 
 
 def contents(folder):
-    """The bytes of each visible file below a folder."""
     files = [path for path in folder.rglob("[!.]*") if path.is_file() and path.suffix != ".part"]
     return {os.fsencode(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -199,10 +197,7 @@ def test_what_ends_the_job_and_what_only_one_film(
 
 
 def test_nothing_of_ray_is_imported_without_an_option(light_scripts):
-    """One file imports it, and nothing imports that file but what the options start.
-
-    Only who makes films loads TensorFlow, which takes longer than Ray's start.
-    """
+    """One file imports it, and nothing imports that file but what the options start."""
     importing, imports = {}, r"^ *(?:from|import) \S*?(\bray|video\.cluster)\b"
     for path in PACKAGE.rglob("*.py"):
         for module in re.findall(imports, path.read_text(), re.MULTILINE):
@@ -285,7 +280,6 @@ def test_a_stop_while_ray_starts_leaves_nothing(number, code, started, network, 
 
 @pytest.mark.release
 def test_a_dead_raylet_ends_the_job(network, tmp_path):
-    """With 75 and what to do, within a minute."""
     source = media.recording(tmp_path / "a.mp4", 3000)
     with process(source, "-o", tmp_path / "b.mp4", *network, "--workers", 1) as running:
         wait_until(lambda: list(tmp_path.glob("*.part")), running)

@@ -166,15 +166,12 @@ def explained_frame(
     kind = MapKind(engine.name, tolerance=tolerance)
     drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
     result = SimpleNamespace(
-        found=None,
-        segments=None,
+        found=None, segments=None,
         target=engine.explainer.read_target(request.target if request else "top1"),
-        scores=np.array(scores, np.float32),
-        explained=score,
-        concepts=concepts,
+        scores=np.array(scores, np.float32), explained=score, concepts=concepts,
         region=Region(box, (0, 0, columns, rows), (rows, columns)),
         maps=[ResultMap(*drawn, kind, signed, *score, taken)],
-    )
+    )  # fmt: skip
     return ExplainedFrame(
         frame=frame,
         picture=frame.value,

@@ -161,7 +161,7 @@ def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) ->
         if conserving:
             taken = total(record.taken_by_biases)
             tf.summary.scalar(f"{tag}/taken by biases", taken, step=number)
-            tf.summary.scalar(f"{tag}/lost", record.lost[0], step=number)
+            tf.summary.scalar(f"{tag}/lost", lost(record), step=number)
 
 
 def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> None:
@@ -214,8 +214,7 @@ def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum())
 
     def loss(record: LayerRecord) -> str:
-        lost = float(record.lost[0])
-        return f"{'! ' * (abs(lost) > limit)}{lost:.2g}" if conserving else "-"
+        return f"{'! ' * (abs(lost(record)) > limit)}{lost(record):.2g}" if conserving else "-"
 
     def taken(record: LayerRecord) -> str:
         return f"{total(record.taken_by_biases):.4g}" if conserving else "-"
@@ -270,6 +269,11 @@ def max_pool_lines(records: Sequence[LayerRecord], conserving: bool, shares: boo
 def total(*tensors: np.ndarray) -> float:
     """The sum of all entries, added in float64."""
     return float(sum(tensor.sum(dtype=np.float64) for tensor in tensors))
+
+
+def lost(record: LayerRecord) -> float:
+    """The relevance that arrived at a layer, less its output and its biases' share."""
+    return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
 
 
 def shape_text(tensor: np.ndarray) -> str:

@@ -1,6 +1,6 @@
 """The types of values in a configuration, each with its JSON Schema for editors.
 
-The JSON Schema may accept more than the check, never less; tests/test_config_fuzz.py tries it.
+The JSON Schema may accept more than the check, never less; tests/test_config.py tries it.
 """
 
 import re

@@ -118,17 +118,7 @@ class ExportedEngine(PictureEngine):
     def __init__(self, config: Config, also: Sequence[str] = ()) -> None:
         check_names(config)
         self._file = config.model.name
-        try:
-            self._session = session_of(self._file, core_count())
-        except ImportError:
-            raise UnavailableError(
-                "Exported explanations need onnxruntime: pip install onnxruntime"
-            ) from None
-        except Exception as error:  # what onnxruntime raises has no common base
-            raise DamagedInputError(
-                f"The file {self._file!r} is damaged ({first_line(error)[:200]}). Export it again."
-            ) from None
-        self._about = Exported.of(self._session, self._file)
+        self._session, self._about = _opened(self._file)
         self.files = network_files(config)
         self.gallery: Gallery | None = None
         self.concepts = NoConcepts()
@@ -268,6 +258,20 @@ class ExportedEngine(PictureEngine):
             device=self.device,
             settings=recorded_settings(config, *further),
         )
+
+
+def _opened(file: str) -> tuple[Any, Exported]:
+    try:
+        session = session_of(file, core_count())
+    except ImportError:
+        raise UnavailableError(
+            "Exported explanations need onnxruntime: pip install onnxruntime"
+        ) from None
+    except Exception as error:  # what onnxruntime raises has no common base
+        raise DamagedInputError(
+            f"The file {file!r} is damaged ({first_line(error)[:200]}). Export it again."
+        ) from None
+    return session, Exported.of(session, file)
 
 
 def _plain(target: TargetTensors, from_scores: bool) -> np.ndarray | None:

@@ -104,13 +104,7 @@ def quickest_explainer(
     On a CPU both are timed once, as many maps at once as are in flight later. Of a large network
     typical layers decide: they are its own.
     """
-    lrp, precision = config.lrp, config.lrp.precision
-    if precision == "bfloat16" and not computes_bfloat16():
-        raise UnavailableError(
-            "This processor cannot compute in bfloat16. Use --precision float32 or auto."
-        )
-    if precision == "auto" and not moving:
-        precision = "float32"
+    precision, lrp = choose_precision(config, moving), config.lrp
     timed = precision == "auto" and not on.is_gpu
     kind = "a contrast" if VERSUS in lrp.target else "classes"
     maps = f"{', '.join((lrp.method, lrp.composite, *also))} of {kind}"
@@ -132,3 +126,15 @@ def quickest_explainer(
     TIMES.add(what, times)
     log.info("%s: %s", what, times)
     return exact if times.faster == "float32" else explainer
+
+
+def choose_precision(config: Config, moving: bool) -> str:
+    """The precision to ask the explainer for; "auto" only for moving pictures."""
+    precision = config.lrp.precision
+    if precision == "bfloat16" and not computes_bfloat16():
+        raise UnavailableError(
+            "This processor cannot compute in bfloat16. Use --precision float32 or auto."
+        )
+    if precision != "auto":
+        return precision
+    return "auto" if moving else "float32"

@@ -88,7 +88,7 @@ METRICS: dict[str, Metric] = {
 """Key in the JSON file -> metric, in the order of the table's columns."""
 
 Values = Mapping[str, np.ndarray]
-"""Name of a figure -> float64 [n], its value for each of the first n samples; NaN: no value.
+"""Name of a figure -> float64 [n], its value for each of the first n samples, NaN if it has none.
 `last_layer` and `all_layers` are measured on fewer samples than the other figures."""
 
 

@@ -138,15 +138,16 @@ def undrawable(text: str) -> str:
     """The characters of a text that its font cannot draw, each once, in order."""
     font = _font_for(text)
     missing = _drawn("\uffff", font)
+    return "".join(c for c in dict.fromkeys(text) if not _has(font, c, missing))
 
-    def has(letter: str) -> bool:
-        if unicodedata.category(letter) in ("Cc", "Cs"):  # half of a pair crashes OpenCV
-            return False
-        drawn = _drawn(letter, font)
-        visible = drawn.any() or letter.isspace()
-        return letter == "?" or bool(visible and (drawn != missing).any())
 
-    return "".join(letter for letter in dict.fromkeys(text) if not has(letter))
+def _has(font: "cv2.FontFace", letter: str, missing: np.ndarray) -> bool:
+    """Whether a font has a letter; halves of surrogate pairs, which crash OpenCV, are not tried."""
+    if unicodedata.category(letter) in ("Cc", "Cs"):
+        return False
+    drawn = _drawn(letter, font)
+    visible = drawn.any() or letter.isspace()
+    return letter == "?" or bool(visible and (drawn != missing).any())
 
 
 def _drawn(letter: str, font: "cv2.FontFace") -> np.ndarray:

@@ -45,14 +45,10 @@ class Exhibit:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.folder / "notify"))
         self._environment = {
-            **os.environ,
-            "PYTHONPATH": str(TESTS),
-            "NOTIFY_SOCKET": str(self.folder / "notify"),
-            "WATCHDOG_USEC": "2000000",
-            "STATE_DIRECTORY": str(self.folder / "state"),
-            "RUNTIME_DIRECTORY": str(self.folder / "run"),
-            "DISPLAY": display,
-        }
+            **os.environ, "PYTHONPATH": str(TESTS), "NOTIFY_SOCKET": str(self.folder / "notify"),
+            "WATCHDOG_USEC": "2000000", "STATE_DIRECTORY": str(self.folder / "state"),
+            "RUNTIME_DIRECTORY": str(self.folder / "run"), "DISPLAY": display,
+        }  # fmt: skip
         (self.folder / "run").mkdir()
         self.camera("nobody")
         threading.Thread(target=self._listen, daemon=True).start()
@@ -61,13 +57,9 @@ class Exhibit:
     def start(self):
         """Starts the process, as the service manager does."""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, self.folder, *self._words],
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-        )
+            [sys.executable, "-c", CHILD, self.folder, *self._words], env=self._environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True,
+        )  # fmt: skip
         reader = threading.Thread(target=self._read, args=[self.process.stdout], daemon=True)
         reader.start()
 
@@ -189,14 +181,10 @@ def sample_of(kiosk, now):
     process = psutil.Process()
     live = kiosk._shown_source == "camera" and kiosk._shown
     return {
-        "now": now,
-        "state": kiosk.state,
-        "card": kiosk.card,
-        "age": now - kiosk._shown.time if live else None,
-        "drawn": now - kiosk._drawn_at,
-        "threads": threading.active_count(),
-        "files": process.num_fds(),
-    }
+        "now": now, "state": kiosk.state, "card": kiosk.card,
+        "age": now - kiosk._shown.time if live else None, "drawn": now - kiosk._drawn_at,
+        "threads": threading.active_count(), "files": process.num_fds(),
+    }  # fmt: skip
 
 
 class Wall:

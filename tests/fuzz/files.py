@@ -99,16 +99,13 @@ def network(folder: Path):
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
         [
-            keras.Input((32, 32, 3)),
-            layers.Rescaling(1 / 255),
-            layers.Conv2D(6, 3, padding="same", activation="relu"),
-            layers.BatchNormalization(),
-            layers.MaxPooling2D(4),
-            layers.Flatten(),
+            keras.Input((32, 32, 3)), layers.Rescaling(1 / 255),
+            layers.Conv2D(6, 3, padding="same", activation="relu"), layers.BatchNormalization(),
+            layers.MaxPooling2D(4), layers.Flatten(),
             layers.Dense(len(NAMES), activation="softmax"),
         ],
         name="tiny",
-    )
+    )  # fmt: skip
     model.save(folder / "tiny.h5")
     model.save(folder / "tiny.hdf5")
     described = sequential(

@@ -24,7 +24,6 @@ from realtime_lrp import config
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.config.names import EMBEDDED, VIEWER_COMPOSITE
 from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
-from realtime_lrp.system.machine import GIB, available_bytes
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.terminal import ensure_temporary_folder
 
@@ -58,6 +57,7 @@ def failed_row(mark: Mark, error: Exception, advice: str = "") -> Finding:
 
 
 GB = 1e9
+GIB = 1 << 30
 
 LIBRARIES = {
     "TensorFlow": "tensorflow", "Keras": "keras", "OpenCV": "cv2", "PyAV": "av", "NumPy": "numpy",
@@ -262,6 +262,7 @@ def processor(settings: Settings) -> Iterator[Finding]:
     import psutil
 
     from realtime_lrp.engine.measured import machine
+    from realtime_lrp.system.machine import available_bytes
 
     free, total = available_bytes(), psutil.virtual_memory().total
     found = f"{machine()}, {total / GIB:.1f} GiB of memory, {free / GIB:.1f} free"

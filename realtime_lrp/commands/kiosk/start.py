@@ -177,18 +177,14 @@ TEMPLATE = ASSETS / "realtime-lrp.service.in"
 REPORT_S = 5.0  # seconds after which the exhibit reports again though its state is the same
 
 
-class Heartbeat(logging.Handler):
+class Heartbeat:
     """Tells the service manager and the health file what the exhibit does.
 
     `environ` has NOTIFY_SOCKET, where systemd listens, and WATCHDOG_USEC, its timeout. What cannot
-    be sent or written now is tried again with the next report; the exhibit goes on. As a handler of
-    the log it remembers the newest warning or error, and when it came.
+    be sent or written now is tried again with the next report; the exhibit goes on.
     """
 
-    _last: tuple[str, float] | None = None
-
     def __init__(self, settings: Settings, folder: Path, environ: Mapping[str, str] = os.environ):
-        super().__init__(logging.WARNING)
         named, runtime = settings.config.kiosk.health, environ.get("RUNTIME_DIRECTORY")
         self._file = Path(named) if named else Path(runtime or folder) / "health.json"
         self._settings, self._failing = settings, False
@@ -201,10 +197,8 @@ class Heartbeat(logging.Handler):
         twice_s = int(timeout_us) / 2e6 if timeout_us.isdecimal() else REPORT_S
         self._period_s = min(REPORT_S, twice_s)
         self._reported_at, self._state = -math.inf, ""
-        logging.getLogger("realtime_lrp").addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._last = masked(record.getMessage()), record.created
+        self._warnings = _LastWarning(logging.WARNING)
+        logging.getLogger("realtime_lrp").addHandler(self._warnings)
 
     def drawn(self, kiosk: Exhibit, now: float) -> None:
         """The screen was drawn: reports every few seconds, and when the state changes."""
@@ -217,7 +211,7 @@ class Heartbeat(logging.Handler):
     def ended(self, kiosk: Exhibit) -> None:
         self.send("STOPPING=1")
         self.write(self._health(kiosk) | {"state": "ended"})
-        logging.getLogger("realtime_lrp").removeHandler(self)
+        logging.getLogger("realtime_lrp").removeHandler(self._warnings)
 
     def send(self, message: str) -> None:
         """Sends a message to systemd, if it has started this process and takes it now."""
@@ -241,7 +235,7 @@ class Heartbeat(logging.Handler):
             self._failing = True
 
     def _health(self, kiosk: Exhibit) -> dict[str, Any]:
-        config, last = self._settings.config, self._last
+        config, last = self._settings.config, self._warnings.last
         source, described = masked(config.live.source), masked(kiosk.camera.described)
         return {
             "state": str(kiosk.state),
@@ -252,6 +246,15 @@ class Heartbeat(logging.Handler):
             "configuration": masked(self._settings.complaint) or "as written",
             "written": _local_time(time.time()),
         }
+
+
+class _LastWarning(logging.Handler):
+    """Keeps the newest warning or error of the log, and when it came."""
+
+    last: tuple[str, float] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = masked(record.getMessage()), record.created
 
 
 def _local_time(seconds: float) -> str:

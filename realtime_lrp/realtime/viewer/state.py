@@ -219,9 +219,6 @@ class ViewerState:
         """The configuration that gives the present view."""
         first, shown = self.config, self.request.concepts
         layer = shown.layer if shown else self.concept_layer
-        seen: dict[str, Any] = {"region": None}
-        if region := self.request.region:  # it replaces what is followed
-            seen = {"region": ",".join(f"{edge:.4g}" for edge in region), "follow": None}
         aim = self.aim
         return self.request.choice.config(first).changed(
             lrp={
@@ -232,7 +229,7 @@ class ViewerState:
             input={
                 "mirror": self.mirror, "pixel": aim.pixel,
                 "at": aim.at and ",".join(f"{share:.4g}" for share in aim.at),
-                **seen,
+                **self._seen(),
             },
             live={
                 "panels": list(self.panels), "text": self.text, "text_size": self.text_size,
@@ -240,6 +237,12 @@ class ViewerState:
             },
             concepts={"layer": layer or first.concepts.layer},
         )  # fmt: skip
+
+    def _seen(self) -> dict[str, Any]:
+        """The settings of what the network sees: a region that was drawn replaces them."""
+        region = self.request.region
+        text = ",".join(f"{edge:.4g}" for edge in region) if region else None
+        return {"region": text} | ({"follow": None} if region else {})
 
 
 def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] = ()) -> ViewerState:

@@ -137,6 +137,18 @@ def gradient_of(function):
     return run, A
 
 
+def resized_back(how):
+    """The gradient of a resize that grows rows and shrinks columns."""
+
+    def run(a, r):
+        with tf.GradientTape() as tape:
+            tape.watch(a)
+            z = tf.image.resize(a, [20, 7], how)
+        return tape.gradient(z, a, output_gradients=r)
+
+    return run, A, numbers(1, 20, 7, 6, seed=3)
+
+
 CASES = {
     "conv": conv_then(tf.identity),
     "conv, bias": conv_then(tf.nn.bias_add, numbers(6, seed=2)),
@@ -194,6 +206,12 @@ CASES = {
     "divide, 0": (tf.math.divide_no_nan, A, whole(1, 9, 10, 6)),
     "choose": (lambda a, b: tf.where((a > 0) & (a != b) | (b < 0), a, b), A, B),
     "bilinear": (lambda a: tf.image.resize(a, [20, 15]), A),
+    "bilinear gradient": resized_back("bilinear"),
+    "nearest gradient": resized_back("nearest"),
+    "one hot": (lambda a: tf.one_hot(tf.argmax(a, -1), 8, 3.0, -1.0, axis=1), whole(2, 8)),
+    "dilated, by space to batch": (
+        lambda a: tf.nn.convolution(a, numbers(3, 3, 6, 4), padding="SAME", dilations=[2, 3]), A,
+    ),
     "nearest": (lambda a: tf.image.resize(a, [18, 30], "nearest"), A),
     "relu gradient": gradient_of(tf.nn.relu),
     "relu6 gradient": gradient_of(lambda a: tf.nn.relu6(4 * a)),

@@ -219,6 +219,45 @@ def resize(w: Writer, op: tf.Operation, a: str, size: str) -> str:
     ))  # fmt: skip
 
 
+def resize_back(w: Writer, op: tf.Operation, r: str, *_: str) -> str:
+    """Back through a resize: by the share that each row, and each column, has in the others."""
+    after, before = op.inputs[0].shape, op.outputs[0].shape
+    forward = getattr(tf.raw_ops, op.type.removesuffix("Grad"))
+    settings = {name: op.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
+    shares = []
+    for axis in (1, 2):
+        each = np.eye(before[axis], dtype=np.float32)[None, ..., None]
+        made = forward(images=each, size=[after[axis], before[axis]], **settings)
+        shares.append(w.constant(made.numpy()[0, ..., 0]))
+    return w.op("Einsum", r, *shares, equation="nyxc,yh,xw->nhwc")
+
+
+def space_to_batch(w: Writer, op: tf.Operation, a: str, block: str, edges: str) -> str:
+    """Makes a picture of every second, third ... row and column, for dilated convolutions."""
+    (rows, columns), ends = w.values(block), np.zeros([4, 2], np.int64)
+    ends[1:3] = w.values(edges)
+    (n, *_, c), (_, height, width, _) = op.inputs[0].shape, op.outputs[0].shape
+    a = w.op("Reshape", w.op("Pad", a, ends.T.ravel()), [n, height, rows, width, columns, c])
+    return reshape(w, op, w.op("Transpose", a, perm=[2, 4, 0, 1, 3, 5]))
+
+
+def batch_to_space(w: Writer, op: tf.Operation, a: str, block: str, crops: str) -> str:
+    """Makes one picture of those that `space_to_batch` makes."""
+    (rows, columns), cut = w.values(block), w.values(crops)
+    _, height, width, c = op.inputs[0].shape
+    n, *size, _ = op.outputs[0].shape
+    a = w.op("Reshape", a, [rows, columns, n, height, width, c])
+    a = w.op("Transpose", a, perm=[2, 3, 0, 4, 1, 5])
+    a = w.op("Reshape", a, [n, height * rows, width * columns, c])
+    return w.op("Slice", a, cut[:, 0], cut[:, 0] + size, [1, 2])
+
+
+def one_hot(w: Writer, op: tf.Operation, a: str, depth: str, on: str, off: str) -> str:
+    """A value at an index, another one elsewhere."""
+    values = w.constant(np.stack([w.values(off), w.values(on)]))
+    return w.op("OneHot", a, w.values(depth).reshape(1), values, axis=op.get_attr("axis"))
+
+
 def _one_minus(w: Writer, y: str) -> str:
     return w.op("Sub", 1.0, y)
 
@@ -249,9 +288,11 @@ ROWS: dict[str, Row] = {
     **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), pad),
     **dict.fromkeys(("Split", "SplitV"), split),
     **dict.fromkeys(("ResizeBilinear", "ResizeNearestNeighbor"), resize),
+    **dict.fromkeys(("ResizeBilinearGrad", "ResizeNearestNeighborGrad"), resize_back),
     "All": reduction_of_truth("ReduceMin"),
     "Any": reduction_of_truth("ReduceMax"),
     "ArgMax": arg_max,
+    "BatchToSpaceND": batch_to_space,
     "BroadcastTo": lambda w, op, a, shape: w.op("Expand", a, op.outputs[0].shape.as_list()),
     "Cast": cast,
     "ConcatV2": concat,
@@ -266,6 +307,7 @@ ROWS: dict[str, Row] = {
     "LeakyRelu": lambda w, op, a: w.op("LeakyRelu", a, alpha=op.get_attr("alpha")),
     "Log1p": lambda w, op, a: w.op("Log", w.op("Add", a, 1.0)),
     "NotEqual": lambda w, op, a, b: w.op("Not", w.op("Equal", a, b)),
+    "OneHot": one_hot,
     "Pack": pack,
     "Placeholder": lambda w, op: op.name,
     "ReciprocalGrad": of_slope(lambda w, y: w.op("Neg", w.op("Mul", y, y))),
@@ -276,6 +318,7 @@ ROWS: dict[str, Row] = {
     "RsqrtGrad": of_slope(lambda w, y: w.op("Mul", w.op("Mul", y, w.op("Mul", y, y)), -0.5)),
     "SigmoidGrad": of_slope(lambda w, y: w.op("Mul", y, _one_minus(w, y))),
     "Slice": slice_,
+    "SpaceToBatchND": space_to_batch,
     "SqrtGrad": of_slope(lambda w, y: w.op("Div", 0.5, y)),
     "Square": lambda w, op, a: w.op("Mul", a, a),
     "SquaredDifference": lambda w, op, a, b: w.op("Pow", w.op("Sub", a, b), 2.0),

@@ -558,10 +558,7 @@ def test_real_files_without_their_decoding_are_refused(name, words):
 
 
 PYTHON = os.environ.get("TORCH_PYTHON", "")
-pytestmark = [
-    pytest.mark.release,
-    pytest.mark.skipif(not PYTHON, reason="TORCH_PYTHON names no Python with PyTorch"),
-]
+needs_torch = pytest.mark.skipif(not PYTHON, reason="TORCH_PYTHON names no Python with PyTorch")
 
 NETWORKS = (
     *(f"torchvision.{name}" for name in (
@@ -572,6 +569,8 @@ NETWORKS = (
 )  # fmt: skip
 
 
+@pytest.mark.release
+@needs_torch
 @pytest.mark.parametrize(("exporter", "opset"), [("torchscript", 14), ("dynamo", 18)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, opset):
@@ -596,6 +595,8 @@ def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, o
     assert off.min() < 1e-3 and off.max() < 1e-2, off
 
 
+@pytest.mark.release
+@needs_torch
 @pytest.mark.parametrize("name", ["residual", "grouped", "plain"])
 def test_an_export_has_zennits_maps(tmp_path, name):
     """Every composite of zennit's, for three pictures: to 2e-4 of the largest entry."""

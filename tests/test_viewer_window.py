@@ -34,6 +34,8 @@ from realtime_lrp.view import full_screen
 from realtime_lrp.view.hud import WARNING
 from realtime_lrp.view.window import GONE, Keyboard, pygame
 
+pytestmark = pytest.mark.usefixtures("light_scripts")
+
 NAMES = {".": "period", "+": "plus", "=": "equal", "-": "minus", "?": "question"}
 NAMES |= {"]": "bracketright", "[": "bracketleft"}
 
@@ -233,8 +235,6 @@ def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
         xdotool(display, "key", "q", "q")
         assert process.wait(120) == 0
 
-
-pytestmark = pytest.mark.usefixtures("light_scripts")
 
 SHOWING = """
 import select, sys, time

@@ -14,19 +14,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from realtime_lrp import errors
 from realtime_lrp.config.keys import FIELDS, OPTIONS, keys_within, names_of
 from realtime_lrp.config.names import HUB, MODELS, NAMING, check_rule
 from realtime_lrp.config.schema import Config, Model
-from realtime_lrp.errors import (
-    ConfigError,
-    Error,
-    MissingInputError,
-    UnavailableError,
-    UsageError,
-    masked,
-    nearest,
-    unknown,
-)
+from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError
 
 MAX_PROBLEMS = 100  # problems that are listed
 MAX_LINE = 400  # characters of each
@@ -105,7 +97,7 @@ def _expectation(detail: Mapping[str, Any]) -> str:
         return f"{text}; put it in quotes"
     close = None
     if kind == "literal_error":
-        close = nearest(str(received), re.findall(r"'([^']*)'", context["expected"]))
+        close = errors.nearest(str(received), re.findall(r"'([^']*)'", context["expected"]))
     elif kind == "bool_type":
         words = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false"}
         close = words.get(str(received).lower())
@@ -122,7 +114,7 @@ def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
         return f"{message}; write {name.partition('.')[0]}: and the rest on a line under it"
     if meant := next((key for key in legal if key[-1] == name), None):
         return f"{message}; did you mean '{'.'.join(meant)}'?"
-    if close := nearest(name, here):
+    if close := errors.nearest(name, here):
         return f"{message}; did you mean '{key_of((*within, close))}'?"
     return f"{message}; {key_of(tuple(within)) or 'the file'} has {', '.join(here)}"
 
@@ -136,11 +128,13 @@ def as_error(problems: list[Problem]) -> Error:
     problems = sorted(problems, key=_place)
     kind: type[Error] = ConfigError
     kinds = {problem.kind for problem in problems}
-    if kinds <= {MissingInputError, UnavailableError}:
-        kind = MissingInputError if MissingInputError in kinds else UnavailableError
+    if kinds <= {MissingInputError, errors.UnavailableError}:
+        kind = MissingInputError if MissingInputError in kinds else errors.UnavailableError
     elif all(problem.location in OPTIONS for problem in problems):
         kind = UsageError
-    lines = [printable(masked(f"{one.location}: {one.text}")) for one in problems[:MAX_PROBLEMS]]
+    lines = [
+        printable(errors.masked(f"{one.location}: {one.text}")) for one in problems[:MAX_PROBLEMS]
+    ]
     lines = [f"{line[:MAX_LINE]}..." if len(line) > MAX_LINE else line for line in lines]
     if len(problems) > len(lines):
         lines.append(f"{problems[-1].location}: there are more problems; these come first")
@@ -175,7 +169,7 @@ _LOGIN = re.compile(r"(?s)\A[^/\\:@]+:(?![/\\]).*@")
 
 def hide_secrets(text: str) -> str:
     """A text with *** for what may be secret in an address, also in one without a scheme."""
-    return _LOGIN.sub("***@", masked(text))
+    return _LOGIN.sub("***@", errors.masked(text))
 
 
 def printable(text: str) -> str:
@@ -239,7 +233,7 @@ def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath
     weights = model.weights
     if weights not in (None, "", "imagenet", "random") and not os.path.isfile(weights):
         why = f"There is no weights file {weights!r}. Expected imagenet, random or a file."
-        yield (*path, "weights"), UnavailableError(why)
+        yield (*path, "weights"), errors.UnavailableError(why)
     if model.labels and not os.path.isfile(model.labels):
         why = f"There is no labels file {model.labels!r}. Expected class names."
         yield (*path, "labels"), MissingInputError(why)
@@ -282,7 +276,7 @@ def check_model_name(name: str) -> None:
     elif not (Path(name).suffix or os.sep in name):
         files = ["FILE.keras", "FILE.h5", "FILE.onnx", "FILE.tflite"]
         others = [*files, "the folder of a SavedModel", "hub:NAME"]
-        raise unknown(MODELS.kind, name, [*MODELS.known(), *others])
+        raise errors.unknown(MODELS.kind, name, [*MODELS.known(), *others])
     elif not os.path.isfile(name):
         raise MissingInputError(
             f"There is no model file {name!r}. Expected .keras, .h5, .onnx, .tflite "

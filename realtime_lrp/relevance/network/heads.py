@@ -13,18 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.network import steps
+from realtime_lrp.relevance.network import places, steps
 from realtime_lrp.relevance.network.canonise import warn_once
 from realtime_lrp.relevance.network.checks import count_classes
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
-from realtime_lrp.relevance.network.places import (
-    compute_supports,
-    end_at_best,
-    output_shape,
-    without_unused,
-)
+from realtime_lrp.relevance.network.places import output_shape
 from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -44,10 +39,7 @@ Shapes = Mapping[int, tuple[int, ...]]
 
 
 class Head(NamedTuple):
-    """A softmax or sigmoid; the logit of each class is `scale` * value + `offset`.
-
-    Arrays are [classes].
-    """
+    """A softmax or sigmoid; the logits are `scale` * value + `offset`, arrays [classes]."""
 
     kind: str  # "softmax" or "sigmoid"
     values: int  # the number of the tensor of the values
@@ -84,7 +76,7 @@ def end_in_scores(
             "scores",
         )
     if graph.boxes is not None:
-        end_at_best(graph, graph.boxes, output_shape(graph, picture))
+        places.end_at_best(graph, graph.boxes, output_shape(graph, picture))
     elif len(graph.output_shape) != 1:
         _end_in_vector_or_places(graph, picture)
     count_classes(graph)
@@ -209,14 +201,14 @@ def _end_in_two_classes(graph: Graph) -> None:
         first = np.zeros(1, int)
         return _end_in(graph, Head("sigmoid", last.inputs[0], first, np.ones(1), np.zeros(1)), (1,))
     graph.output_shape = (*graph.output_shape[:-1], 2)
-    without_unused(graph)
+    places.without_unused(graph)
 
 
 # What the last operations compute
 
 
 def _shapes(graph: Graph, picture: tuple[int, int, int]) -> Shapes:
-    compute_supports(graph, picture)
+    places.compute_supports(graph, picture)
     return {number: shape[1:] for number, shape in graph.shapes.items()}
 
 
@@ -328,7 +320,7 @@ def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
         read = tuple(logits.get(number, number) for number in node.inputs)
         graph.replace(replace(node, inputs=read))
     graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))
-    without_unused(graph)
+    places.without_unused(graph)
     return True
 
 
@@ -371,7 +363,7 @@ def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:
         head = Head("softmax", head.values, np.array([1 - column, column]), np.ones(2), np.zeros(2))
     graph.output = head.values
     graph.output_shape = (len(head.columns),)
-    without_unused(graph)
+    places.without_unused(graph)
     read = graph.output
     if len(shape) > 1:
         read = graph.append(f"{layer}/values", "Reshape", [Reshape([count])], (read,))

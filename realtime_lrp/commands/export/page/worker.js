@@ -1,7 +1,7 @@
 // The worker: computes scores and maps with onnxruntime-web, and paints the maps, as `video/region.py` and
 // `view/painting.py` do; the constants come with the page.
 
-const THREADS = globalThis.crossOriginIsolated ? Math.min(navigator.hardwareConcurrency, 4) : 1;
+const THREADS = globalThis.crossOriginIsolated ? Math.min(Math.max(navigator.hardwareConcurrency - 1, 1), 4) : 1; // a core is the page's
 
 let about = null; // what the page says of the file
 let session = null;

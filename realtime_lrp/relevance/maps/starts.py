@@ -26,7 +26,7 @@ def start_of_gradient(scores: tf.Tensor, target: TargetTensors) -> tf.Tensor:
 
 
 def of_weights(weights: tf.Tensor, top: tf.Tensor) -> TargetTensors:
-    """The target of classes with weights, of which the `top` best count, see `TargetTensors`."""
+    """The target of classes with weights; the `top` best classes count, see `TargetTensors`."""
     no = tf.constant([[False]])
     return TargetTensors(weights, top, no, no)
 

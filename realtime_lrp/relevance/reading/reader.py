@@ -254,7 +254,7 @@ class Reader:
         return value if isinstance(value, Turned) else None
 
     def unmoved(self, tensor: tf.Tensor) -> Held:
-        """The tensor in the graph that a tensor is, or of which it has the moved entries."""
+        """The tensor in the graph; for moved entries, the tensor that they come from."""
         turned = self.turned(tensor)
         return turned.held if turned else self.held(tensor)
 

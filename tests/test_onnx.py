@@ -36,6 +36,10 @@ def case(kind, *constants, name=None, before=(), **attributes):
 TO_ROWS = [("Transpose", (), {"perm": [0, 2, 3, 1]})]  # [1, 6, 8, 3]
 TO_TOKENS = [*TO_ROWS, ("Reshape", (np.array([0, -1, 3]),), {})]  # [1, 48, 3]
 TO_PLACES = [("Reshape", (np.array([1, 9, 8, 2]),), {})]
+TO_MATRIX = [
+    ("ReduceMean", (np.array([3]),), {"keepdims": 0}),
+    ("Slice", (np.array([0, 0, 0]), np.array([1, 2, 3])), {}),
+]  # [1, 2, 3]
 TO_FOUR = [("Reshape", (np.array([1, 12, 3, 4]),), {})]
 TO_SEQUENCE = [("Reshape", (np.array([0, 3, -1]),), {})]  # [1, 3, 48]
 LENGTH_FIRST = [*TO_TOKENS, ("Transpose", (), {"perm": [1, 0, 2]})]  # [48, 1, 3]
@@ -105,6 +109,8 @@ CASES = [
     case("Resize", "", "", np.array([9, 4]), name="Resize two axes", axes=[2, 1], mode="linear"),
     case("Resize", "", "", np.array([9, 9]), name="Resize in proportion", axes=[2, 3],
          keep_aspect_ratio_policy="not_larger"),
+    *(case("AffineGrid", np.array([1, 3, 4, 5]), name=f"AffineGrid {corners}", before=TO_MATRIX,
+           align_corners=corners) for corners in (0, 1)),
     *(case("GridSample", "x", "it", name=f"GridSample {more}", before=TO_PLACES, **more)
       for more in ({}, {"mode": "nearest"}, {"padding_mode": "border", "align_corners": 1},
                    {"padding_mode": "reflection"},

@@ -86,6 +86,22 @@ def test_an_exported_network_is_explained_as_in_keras(exported, rng):
     assert list(files) == ["model", "weights"]
 
 
+def test_dilated_convolutions_of_each_channel_have_the_maps_that_they_have_in_keras(tmp_path):
+    """TensorFlow divides them in blocks, with a border that fits and another that is cut."""
+    x = keras.Input((13, 16, 3))
+    h = keras.layers.DepthwiseConv2D(3, dilation_rate=2, padding="same", activation="relu")(x)
+    h = keras.layers.DepthwiseConv2D(2, dilation_rate=3, depth_multiplier=2)(h)
+    model = keras.Model(x, keras.layers.Dense(3, "softmax")(keras.layers.Flatten()(h)))
+    model.export(tmp_path / "a", verbose=False)
+    network = load_network(str(tmp_path / "a"), preprocess="none")
+    pictures = np.random.default_rng(0).normal(size=(3, 13, 16, 3)).astype(np.float32)
+    ours, wanted = (Explainer(one, composite="zplus", target=1)(pictures)
+                    for one in (network.model, model))  # fmt: skip
+    np.testing.assert_allclose(ours.scores, wanted.scores, atol=1e-5)
+    largest = np.abs(wanted.relevance).max()
+    np.testing.assert_allclose(ours.relevance, wanted.relevance, atol=1e-4 * largest)
+
+
 def test_a_depthwise_convolution_with_a_border_and_a_bias_computes(tmp_path, rng):
     """TensorFlow 2.21 joins the two on processors with AVX-512, and would end this process."""
     kernel = rng.normal(size=(3, 3, 3, 1)).astype(np.float32)

@@ -402,6 +402,31 @@ def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
     np.testing.assert_allclose(model(x), (1 - x).reshape(2, 12) @ kernel, atol=1e-5)
 
 
+@keras.saving.register_keras_serializable("of_a_program")
+class Halved(layers.Layer):
+    """A layer of a program's own."""
+
+    def call(self, a):
+        return a / 2
+
+
+def test_a_layer_that_a_program_has_registered_is_read(tmp_path):
+    """HDF5 files name it with its package; one that nobody has registered is refused."""
+    kernel = {"top": {"top/kernel:0": values(12, 2)}}
+    described = sequential(
+        pictures(2, 2, 3), layer("of_a_program>Halved", "half"), layer("Flatten", "flat"),
+        layer("Dense", "top", units=2, use_bias=False),
+    )  # fmt: skip
+    x = values(2, 2, 2, 3)
+    model = load_model(hdf5(tmp_path / "a.h5", described, kernel))
+    np.testing.assert_allclose(
+        model(x), x.reshape(2, 12) / 2 @ kernel["top"]["top/kernel:0"], atol=1e-5
+    )
+    described["config"]["layers"][1]["class_name"] = "of_a_program>Unknown"
+    with pytest.raises(DamagedInputError, match="Unknown"):
+        load_model(hdf5(tmp_path / "b.h5", described, kernel))
+
+
 def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(tmp_path):
     """Keras 2 lists what was trained first, by another rule than Keras 3; names may have a "/"."""
     first, second = norm("first/BatchNorm", 3), norm("second/BatchNorm", 3)

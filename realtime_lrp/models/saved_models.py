@@ -1,14 +1,14 @@
 """Makes a Keras model of a SavedModel: one layer that computes the graph of its signature."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.framework import graph_pb2
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
@@ -68,30 +68,70 @@ def _picture_shape(
     return rows, columns, shape[3]
 
 
-def _with_borders_apart(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """The graph; an operation of its own adds the border of a depthwise convolution.
+def _shape_of(name: str, made: Mapping[str, Any], saved: SavedGraph) -> Sequence[int]:
+    """The shape of a variable or constant, which operations may hand on unchanged."""
+    while name not in saved.variables and made[name].op == "Identity":
+        name = made[name].input[0]
+    if name in saved.variables:
+        return saved.variables[name].shape
+    return [size.size for size in made[name].attr["value"].tensor.tensor_shape.dim]
 
-    TensorFlow 2.21 joins the convolution with its bias on processors with AVX-512, misses the
-    border, and ends the process.
+
+def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
+    """The graph with plain convolutions: pads beside them, and dilations in place of blocks.
+
+    TensorFlow 2.21 joins a depthwise convolution with its bias on processors with AVX-512, misses
+    the border, and ends the process. Dilated ones it divides in blocks, which mixes pictures.
     """
-    apart = graph_pb2.GraphDef(versions=graph.versions)
+    graph = saved.graph
+    plain = graph_pb2.GraphDef(versions=graph.versions)
+    held = {one.name: one.attr["value"].tensor for one in graph.node if one.op == "Const"}
+    made = {one.name: one for one in graph.node}
+
+    def append(kind: str, name: str, read: Any, like: Any, **numbers: Any) -> Any:
+        """Appends an operation of the type of another one, that also reads some numbers."""
+        names = [f"{name}/{key}" for key in numbers]
+        for own, value in zip(names, numbers.values(), strict=True):
+            constant = plain.node.add(op="Const", name=own)
+            constant.attr["dtype"].type = tf.int32.as_datatype_enum
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.int32(value)))
+        node = plain.node.add(op=kind, name=name, input=[*read, *names])
+        node.attr["T"].CopyFrom(like.attr["T"])
+        return node
+
     for node in graph.node:
-        convolution = node
+        before = made.get(node.input[0].partition(":")[0]) if node.input else None
         if node.op == "DepthwiseConv2dNative" and node.attr["padding"].s == b"EXPLICIT":
-            border = np.reshape(node.attr["explicit_paddings"].list.i, (4, 2)).astype(np.int32)
-            sizes = apart.node.add(op="Const", name=f"{node.name}/border")
-            sizes.attr["dtype"].type = tf.int32.as_datatype_enum
-            sizes.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(border))
-            padded = apart.node.add(op="Pad", name=f"{node.name}/padded")
-            padded.input.extend([node.input[0], sizes.name])
-            padded.attr["T"].CopyFrom(node.attr["T"])
-            padded.attr["Tpaddings"].type = tf.int32.as_datatype_enum
-            convolution = node_def_pb2.NodeDef()
+            border = np.reshape(node.attr["explicit_paddings"].list.i, (4, 2))
+            padded = append("Pad", f"{node.name}/padded", node.input[:1], node, border=border)
+            convolution = plain.node.add()
             convolution.CopyFrom(node)
             convolution.input[0], convolution.attr["padding"].s = padded.name, b"VALID"
             del convolution.attr["explicit_paddings"]
-        apart.node.append(convolution)
-    return apart
+        elif node.op == "SpaceToBatchND" and {*node.input[1:]} <= {*held}:
+            border = tf.make_ndarray(held[node.input[2]])
+            append("Pad", node.name, node.input[:1], node, border=np.pad(border, [[1, 1], [0, 0]]))
+        elif node.op == "BatchToSpaceND" and {*node.input[1:]} <= {*held}:
+            (top, bottom), (left, right) = tf.make_ndarray(held[node.input[2]])
+            slices = append("StridedSlice", node.name, node.input[:1], node, begin=[0, top, left],
+                            end=[0, -bottom, -right], strides=[1, 1, 1])  # fmt: skip
+            slices.attr["Index"].type = tf.int32.as_datatype_enum
+            slices.attr["begin_mask"].i = 1
+            slices.attr["end_mask"].i = 1 | 2 * (not bottom) | 4 * (not right)
+        elif before is not None and before.op == "SpaceToBatchND" and "Conv2" in node.op:
+            rows, columns = tf.make_ndarray(held[before.input[1]])
+            dilated = graph_pb2.GraphDef(node=[node]).node[0]
+            if node.op == "DepthwiseConv2dNative":  # in groups, as it has no dilations itself
+                shape = [*_shape_of(node.input[1], made, saved)[:2], 1, -1]
+                name = f"{node.name}/in_groups"
+                kernel = append("Reshape", name, node.input[1:], node, shape=shape)
+                kernel.attr["Tshape"].type = tf.int32.as_datatype_enum
+                dilated.op, dilated.input[1] = "Conv2D", kernel.name
+            dilated.attr["dilations"].list.i[:] = [1, rows, columns, 1]
+            plain.node.append(dilated)
+        else:
+            plain.node.append(node)
+    return plain
 
 
 class SavedOperations(keras.layers.Layer):
@@ -105,7 +145,7 @@ class SavedOperations(keras.layers.Layer):
     ) -> None:
         super().__init__(name=name, dtype="float32", autocast=False)
         self._saved, self._names = saved, names
-        self._graph = _with_borders_apart(saved.graph)
+        self._graph = _plain(saved)
         self._held = {
             key: self.add_weight(
                 shape=value.shape, dtype=value.dtype.name, trainable=False,

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.moves import along, taken
-from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, tensor
+from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, given, tensor
 
 RESIZES: dict[tuple[str, str], Callable[..., tf.Tensor]] = {
     ("linear", "align_corners"): functools.partial(tf.raw_ops.ResizeBilinear, align_corners=True),
@@ -139,6 +139,19 @@ def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
     pages = tf.reshape(x.held, [-1, before, shape[place], behind])
     held = tf.matmul(node.keep(matrix[None, None]), pages)
     return x.holding(tf.reshape(held, [-1, *shape[1:place], len(matrix), *shape[place + 1 :]]))
+
+
+def affine_grid(node: Node, inputs: Inputs) -> Value:
+    """The places [N, rows, columns, 2], for GridSample, that matrices [N, 2, 3] turn a grid to."""
+    matrices, sizes = tensor(inputs), given(inputs, 1, "sizes")
+    corners = node.get("align_corners", 0)
+    ends = [np.linspace(-1, 1, size) * (1 if corners else 1 - 1 / size) for size in sizes[2:]]
+    if len(ends) != 2 or matrices.shape != (int(sizes[0]), 2, 3):
+        raise CannotReadError(f"makes places of {list(matrices.shape)} for {list(sizes)}")
+    rows, columns = np.meshgrid(*ends, indexing="ij")
+    grid = np.stack([columns, rows, np.ones_like(rows)], -1).reshape(1, 1, -1, 3)
+    held = tf.matmul(node.keep(grid.astype(np.float32)), matrices.held_as(0, 2, 1).held)
+    return Tensor(tf.reshape(held, [-1, int(sizes[0]), *rows.shape, 2]), (1, 2, 3, 4))
 
 
 def grid_sample(node: Node, inputs: Inputs) -> Value:

@@ -39,7 +39,7 @@ ROWS: dict[str, Row] = {
     "Squeeze": moves.squeeze, "Tile": moves.repeat, "TopK": moves.top_k,
     "Transpose": moves.transpose, "Unsqueeze": moves.unsqueeze,
     # windows
-    "AveragePool": windows.average_pool, "Conv": windows.conv,
+    "AffineGrid": resizing.affine_grid, "AveragePool": windows.average_pool, "Conv": windows.conv,
     "ConvTranspose": windows.conv_transpose, "GridSample": resizing.grid_sample,
     "MaxPool": windows.max_pool, "Resize": resizing.resize, "Upsample": resizing.resize,
     # products, sums, norms

@@ -217,6 +217,9 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
     if kind != "Normalization":
         kept.pop("build_config", None)
     registered = kind if module.startswith("keras.src") else None
+    if ">" in kind:  # of a package that a Python program has registered
+        module, registered = "", kind
+        kind = kind.rpartition(">")[2]
     return kept | {
         "module": module, "class_name": kind, "config": config, "registered_name": registered,
     }  # fmt: skip

@@ -40,10 +40,10 @@ MAX_EXPANSION = 100
 SMALL_BYTES = 256 << 20  # Constants up to this size are accepted in any file
 
 OF_CONSTANTS = (
-    "All", "Any", "ArgMax", "ArgMin", "BroadcastArgs", "Bucketize", "ConcatOffset", "Const",
-    "DynamicStitch", "Fill", "FloorDiv", "FloorMod", "GatherNd", "InvertPermutation", "LinSpace",
-    "OneHot", "PlaceholderWithDefault", "Prod", "Range", "Rank", "ScatterNd", "Select", "Size",
-    "TruncateDiv", "Where",
+    "All", "Any", "ArgMax", "ArgMin", "BatchToSpaceND", "BroadcastArgs", "Bucketize",
+    "ConcatOffset", "Const", "DynamicStitch", "Fill", "FloorDiv", "FloorMod", "GatherNd",
+    "InvertPermutation", "LinSpace", "OneHot", "PlaceholderWithDefault", "Prod", "Range", "Rank",
+    "ScatterNd", "Select", "Size", "SpaceToBatchND", "TruncateDiv", "Where",
 )  # fmt: skip
 """Operations that compute sizes, indices and masks; without a row they may only read constants. Add
 one only if it computes its outputs from its inputs and does nothing else."""

@@ -65,9 +65,9 @@ LONGEST = (
     "workers", "serve_page", "saved_models", "viewer_window", "references", "traced", "teach",
     "onnx", "rules", "methods", "kiosk_loop", "evaluate", "video_faults",
     "serve_limits", "live_relevance", "networks", "layers", "security", "shapes", "video",
-    "hardware", "model_files", "provenance", "kiosk_games", "explanation", "hub", "config",
+    "hardware", "model_files", "provenance", "explanation", "hub", "config",
     "sources", "concepts", "relevance", "speed", "documented_commands", "kiosk_screen",
-    "export_onnx", "heads", "packaging", "modes", "extending", "engine_faults",
+    "export_onnx", "heads", "packaging", "modes", "engine_faults",
 )  # fmt: skip
 
 

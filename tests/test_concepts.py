@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
-from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
+from test_methods import SIDE, TARGET, WIDTH, modified_logits, transformer
 from test_relevance import largest_difference
 
 from realtime_lrp import Composite, Explainer, Rule, load_network

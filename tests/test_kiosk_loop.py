@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,21 +22,25 @@ from viewer import engine_of, explained_frame
 import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk import camera as camera_part
-from realtime_lrp.commands.kiosk import loop, pages, screen, start
+from realtime_lrp.commands.kiosk import games, loop, pages, screen, start
 from realtime_lrp.commands.kiosk import network as network_part
 from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart
 from realtime_lrp.commands.kiosk.loop import Exhibit
 from realtime_lrp.commands.kiosk.network import RelevancePart
+from realtime_lrp.commands.kiosk.pages import AnswerPage
 from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import Heartbeat, single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
 from realtime_lrp.engine.result import Segments
-from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError, UsageError
+from realtime_lrp.models.drawings import drawings
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.events import LessonKey
 from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.view.exhibit import TextBlock
 from realtime_lrp.view.full_screen import NullWindow
 from realtime_lrp.view.window import Mouse
 
@@ -579,3 +584,186 @@ def test_a_camera_whose_supervisor_died_ends_the_process():
     with pytest.raises(TemporaryError, match="camera"):
         camera.update(True, 1.0)
     camera.release()
+
+
+@pytest.fixture
+def playing(monkeypatch):
+    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    sets = ("kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
+    made = Turns(monkeypatch, *sets).visit()
+    made.turn()
+    yield made
+    made.kiosk.end()
+
+
+def touch(playing, name, seconds=0.2):
+    """Touches a button for so long; returns the page that is shown then."""
+    x0, y0, x1, y1 = playing.kiosk._artist.buttons[name]
+    for button in ("left", ""):
+        playing.events = [Mouse((x0 + x1) // 2, (y0 + y1) // 2, button)]
+        playing.turn(seconds)
+    return playing.kiosk.page
+
+
+def texts(playing):
+    elements = playing.kiosk.screen.page.top
+    return " ".join(one.text for one in elements if isinstance(one, TextBlock))
+
+
+@pytest.mark.parametrize(
+    "seen, expected",
+    [("heart", "I saw it!"), ("star", "You fooled me! I took it for: star."),
+     ("nothing", "You fooled me! I saw nothing that I know.")],
+)  # fmt: skip
+def test_the_game_is_won_by_what_people_alone_recognise(seen, expected, playing, monkeypatch):
+    """It names a class, and says what it saw when the time is over; then it ends by itself."""
+    monkeypatch.setattr(games.random, "choice", lambda labels: "heart")
+    assert isinstance(touch(playing, "game"), games.GamePage)
+    assert "Draw this: heart" in texts(playing)
+    draw(playing, seen)
+    assert expected in texts(playing)
+    for _ in range(int(games.TOLD_S) + 1):
+        playing.turn(1.0, present=True, star=1.0)
+    assert isinstance(playing.kiosk.page, AnswerPage)
+
+
+def draw(playing, seen, last=()):
+    """Plays the end: one thing is seen until the last playing of 0.2 s, in which others are."""
+    playing.kiosk.page.opened -= games.DRAW_S - (3 - 0.01)
+    for name in [*[seen] * (15 - len(last)), *last]:
+        playing.turn(0.2, present=True, **{name: 1.0})
+
+
+@pytest.mark.parametrize(
+    "last, expected, kept",
+    [(["heart"] * 4 + ["nothing"], "I saw it!", True), (["star"] * 6, "You fooled me!", True),
+     (["nothing"] * 6, "I saw nothing that I know", False)],
+)  # fmt: skip
+def test_the_last_second_decides_the_game(last, expected, kept, playing, monkeypatch):
+    """Not one moment; picture and map of what decided stay, whatever is seen afterwards."""
+    monkeypatch.setattr(games.random, "choice", lambda labels: "heart")
+    touch(playing, "game")
+    draw(playing, "heart", last)
+    assert expected in texts(playing)
+    decided = playing.kiosk.screen
+    for _ in range(5):
+        playing.turn(0.2, present=True, heart=1.0)
+    shown = playing.kiosk.screen
+    assert (shown.explained is not None) == kept
+    assert (shown.picture is decided.picture) == kept
+    assert expected in texts(playing)
+    touch(playing, "game")
+    assert isinstance(playing.kiosk.page, AnswerPage)
+    assert playing.kiosk._pages[2].kept() is None  # it is forgotten
+
+
+class FakeTeacher:
+    """Notes what is held; a picture is taken each time."""
+
+    def __init__(self, classes):
+        self.counts, self.held, self.wrong = dict.fromkeys(classes, 0), [], None
+        self.lesson = SimpleNamespace(showings=[SimpleNamespace(vectors=[])])
+
+    def check(self):
+        if self.wrong:
+            raise self.wrong
+
+    def takes(self, event):
+        self.held.append((event.key, event.down))
+        self.lesson.showings[0].vectors.append(0)
+
+    def fields(self):
+        classes = [(str(key % 4), name, 7) for key, name in enumerate(self.counts, 1)]
+        return {"classes": classes, "shown": "", "doing": "", "last": ""}
+
+
+def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(playing, monkeypatch):
+    """As many as it needs, also after a short touch; answers are the best class's meanwhile."""
+    part, forgotten = playing.kiosk.network, []
+    monkeypatch.setattr(part, "teach", FakeTeacher)
+    monkeypatch.setattr(part, "forget", forgotten.append)
+    page = touch(playing, "teach")
+    assert isinstance(page, games.TeachPage) and "Teach me three things" in texts(playing)
+    teacher = page._teacher
+    touch(playing, "thing 2")  # while the empty scene is learnt
+    assert "hold up nothing" in texts(playing) and not teacher.held
+    taken = [(True, games.TAKEN), (False, 1)]
+    until(
+        lambda: playing.turn(0.2, present=True, heart=1.0) and teacher.held[-1:] == [("0", False)]
+    )
+    assert teacher.held == [("0", down) for down, times in taken for _ in range(times)]
+    assert playing.kiosk.answer == "heart" and playing.kiosk.screen.explained is None
+    teacher.held.clear()
+    teacher.lesson.showings[0].vectors.clear()
+    touch(playing, "thing 2")
+    until(lambda: playing.turn(0.2, present=True) and not teacher.held[-1][1])
+    assert teacher.held == [("2", down) for down, times in taken for _ in range(times)]
+    until(lambda: playing.turn(0.2, present=True, star=0.3) and playing.kiosk.answer == "star")
+    assert part._thread.request.target == "top1"
+    assert isinstance(touch(playing, "game"), games.GamePage)
+    assert forgotten == [teacher]
+    touch(playing, "teach")
+    until(lambda: playing.turn(1.0, present=False, nothing=1.0) == "attract")
+    assert len(forgotten) == 2 and page._teacher is None
+    playing.turn(present=True)
+    playing.turn(present=True)
+    touch(playing, "teach")
+    page._teacher.wrong = UsageError("no vector")
+    playing.turn(present=True)
+    playing.turn(present=True)
+    assert (
+        isinstance(playing.kiosk.page, AnswerPage) and "teach" not in playing.kiosk._artist.buttons
+    )
+
+
+def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
+    """A class that the configuration explains is none of the lesson's."""
+    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    playing = Turns(monkeypatch, "kiosk.teach=true", "lrp.target=heart").visit()
+    part = playing.kiosk.network
+    monkeypatch.setattr(part, "teach", FakeTeacher)
+    monkeypatch.setattr(part, "forget", lambda teacher: None)
+    targets = [part._thread.request.target]
+    page = touch(playing, "teach")
+    targets.append(part._thread.request.target)
+    until(lambda: playing.turn(0.5, present=False, nothing=1.0) == "idle")
+    targets.append(part._thread.request.target)
+    assert page._teacher and targets == ["heart", "top1", "top1"]
+    playing.kiosk.end()
+
+
+@pytest.mark.usefixtures("compiled")
+def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
+    """With real maps: two drawn symbols are learnt as A and B."""
+    drawn = drawings()
+    chosen = config.load(sets=("kiosk.teach=true",), command="kiosk").config
+    part = RelevancePart(chosen, Stats("", ""), time.monotonic())
+
+    def show(symbol, done):
+        pictures = drawn.pixels[drawn.labels == symbol]
+
+        def shown():
+            now = time.monotonic()
+            part.submit(np.ascontiguousarray(pictures[int(10 * now) % 12]), now, now)
+            part.update(now)
+            return done()
+
+        until(shown)
+
+    show(3, lambda: part.engine)
+    untaught = part.engine
+    teacher = part.teach(("A", "B", "C"))
+    for key, symbol in (("1", 3), ("2", 13)):
+
+        def taken(key=key):
+            teacher.takes(LessonKey(key, "visitor"))
+            return teacher.lesson.counts()[int(key) - 1] > 7
+
+        show(symbol, taken)
+        teacher.takes(LessonKey(key, "visitor", down=False))
+    show(13, lambda: part.engine.network.labels == ["A", "B"] and part.newest(0))
+    show(13, lambda: np.argmax(part.newest(0).result.scores) == 1)
+    part.forget(teacher)
+    part.forget(part.teach(("A", "B", "C")))  # before another map is computed
+    show(13, lambda: part.engine is untaught)
+    part.stop()

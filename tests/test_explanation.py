@@ -368,9 +368,7 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
     assert str(folder) in out
 
 
-def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
-    run, words, branched, explained, tmp_path
-):
+def test_curves_are_sums_of_relevance_losses_are_marked(run, words, branched, explained, tmp_path):
     """Step 0 is the output, step n layer n; a large epsilon loses some."""
     code, out, _ = run(*words, "--set", "lrp.layers={Conv2D: epsilon(9)}")
     assert code == 0

@@ -122,16 +122,12 @@ def settings(tiny_model, **words):
         ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
     ],
 )
-def test_auto_is_quick_only_where_the_maps_stay_the_same(
-    words, moving, precision, tiny_model, on_gpu
-):
+def test_auto_is_quick_only_where_maps_stay_the_same(words, moving, precision, tiny_model, on_gpu):
     """And only for moving pictures; an explicit precision is always used."""
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
 
 
-def test_a_network_is_timed_once_where_rounding_keeps_its_map(
-    tiny_model, monkeypatch, measured, rng
-):
+def test_a_network_is_timed_once_if_rounding_keeps_its_map(tiny_model, monkeypatch, measured, rng):
     """Float32 is chosen where bfloat16 gains less than a tenth; the next start knows it."""
     timed, found = [], {"zplus": 18.5, "epsilon_plus_flat": 17.5}
 
@@ -164,9 +160,7 @@ def test_a_network_is_timed_once_where_rounding_keeps_its_map(
     assert timed[2:] == [[3, 3]]
 
 
-def test_a_network_by_name_is_compared_with_its_steps_once_for_each_keras(
-    tiny_model, measured, monkeypatch
-):
+def test_a_named_network_is_compared_with_its_steps_once_a_keras(tiny_model, measured, monkeypatch):
     """Any other one whenever it is loaded."""
     compared, check = [], building.check_calls
     monkeypatch.setattr(building, "check_calls", lambda *a: compared.append(1) or check(*a))

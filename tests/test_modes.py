@@ -83,9 +83,7 @@ def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path,
 
 
 @pytest.mark.parametrize("asked", ["Tiger_cat", "tiger cat", "n02123159 tiger_cat"])
-def test_class_names_are_tidy_for_people_and_as_given_for_scripts(
-    asked, run, tiny_model, tmp_path, caplog
-):
+def test_class_names_are_tidy_for_people_raw_for_scripts(asked, run, tiny_model, tmp_path, caplog):
     """Answers and targets are told as "tiger cat"; the raw map has the label of the file."""
     given = ["red_fox", "n02123159 tiger_cat", "African_grey", "other"]
     (tmp_path / "names.txt").write_text("\n".join(given))

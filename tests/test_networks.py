@@ -230,9 +230,7 @@ def small(monkeypatch):
 NAME = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224.weights.h5"
 
 
-def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
-    folder, tmp_path, monkeypatch, small
-):
+def test_a_network_and_its_labels_come_from_the_server_once(folder, tmp_path, monkeypatch, small):
     """Weights, class names and preprocessing; each file is asked for once."""
     served = small()(None)
     served.save_weights(tmp_path / "w.weights.h5")

@@ -86,9 +86,7 @@ def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
 
 
 @pytest.mark.release
-def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_wheel(
-    built, tmp_path
-):
+def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_wheel(built, tmp_path):
     """Documents and tests; no cache, nothing hidden but what hatchling and pre-commit read."""
     with tarfile.open(build(HOME, "sdist", tmp_path)) as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}

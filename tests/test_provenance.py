@@ -91,9 +91,7 @@ def test_an_output_as_configuration_repeats_the_run(run, explained, picture, tmp
     assert again.read_bytes() == (explained / "a.png").read_bytes()
 
 
-def test_another_model_file_is_refused_unless_it_was_chosen(
-    run, explained, picture, tiny_model, tmp_path
-):
+def test_another_model_is_refused_unless_chosen(run, explained, picture, tiny_model, tmp_path):
     """The run would not be the same; the message names the option that accepts it."""
     model, output = tmp_path / "m.keras", tmp_path / "a.npz"
     shutil.copy(tiny_model, model)
@@ -141,9 +139,7 @@ def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
     assert len(rows) == 3 and ["provenance" in json.loads(row) for row in rows] == [1, 0, 0]
 
 
-def test_a_film_repeats_whether_or_not_numbers_are_written_beside_it(
-    run, tiny_model, tmp_path, monkeypatch
-):
+def test_a_film_repeats_with_numbers_beside_it_or_without(run, tiny_model, tmp_path, monkeypatch):
     """With them `auto` is float32, which the film records; where it was not, a warning says so."""
     fast = "bfloat16" if computes_bfloat16() else "float32"
     processor = replace(cpu(), fast_precision=fast)

@@ -233,9 +233,7 @@ def test_a_run_stays_in_its_folder(tmp_path):
         assert made.name.isprintable()
 
 
-def test_no_process_of_ours_takes_modules_from_the_current_folder(
-    run, tiny_model, tmp_path, monkeypatch
-):
+def test_no_process_takes_modules_from_the_current_folder(run, tiny_model, tmp_path, monkeypatch):
     """A download called json.py is not run, by those that read HDF5, films and cameras."""
     trap = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()"
     for name in ("json", "h5py", "numpy", "msgspec", "runpy", "realtime_lrp"):
@@ -303,9 +301,7 @@ def test_masking_a_long_text_ends():
         (("image", "a.png", "-o", "out", "--maps", "out"), "a", True),
     ],
 )
-def test_what_is_made_beside_does_not_follow_links(
-    run, tiny_model, tmp_path, monkeypatch, words, beside, exists
-):
+def test_companions_follow_no_links(run, tiny_model, tmp_path, monkeypatch, words, beside, exists):
     """A link in its place is refused before anything is computed, also with --overwrite."""
     monkeypatch.chdir(tmp_path)
     media.recording(tmp_path / "in.mp4", count=3)

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 import urllib.request
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
 
@@ -76,9 +75,7 @@ def state(tmp_path, monkeypatch):
     return tmp_path / "realtime-lrp" / "serve"
 
 
-def test_a_token_comes_from_the_file_else_the_environment_else_it_is_kept(
-    state, monkeypatch, caplog
-):
+def test_a_token_comes_from_a_file_else_the_environment_else_it_is_kept(state, monkeypatch, caplog):
     """Child processes do not know the variable; the kept one has 192 bits, else a line says so."""
     file = state.parent.parent / "own"
     file.write_text(f"{TOKEN}\n")
@@ -524,40 +521,18 @@ def test_a_page_chooses_a_boolean_by_its_word():
     assert setting.read("true") is True and LookSetting("a", "a").accepts(True) is False
 
 
-class Client:
-    """What a page has: the news, and what it sends."""
-
-    def __init__(self, socket):
-        self.socket = socket
-
-    def send(self, **message):
-        self.socket.send(json.dumps(message))
-
-    def until(self, condition):
-        while not condition(news := self.news()):
-            pass
-        return news
-
-    def news(self):
-        while True:
-            got = self.socket.recv(timeout=300)
-            if isinstance(got, bytes):
-                self.send(type="shown")
-            elif (news := json.loads(got))["type"] == "news":
-                return news
-
-
-@contextmanager
-def visit(address):
-    base, token = address.split("/?token=")
-    with connect(f"{base.replace('http', 'ws')}/ws?token={token}", open_timeout=300) as socket:
-        yield Client(socket)
+def news_of(page, fits):
+    """Reads, confirming pictures, until the news are as they should be."""
+    while True:
+        got = page.recv(timeout=300)
+        if isinstance(got, bytes):
+            page.send('{"type": "shown"}')
+        elif (news := json.loads(got))["type"] == "news" and fits(news):
+            return
 
 
 @pytest.mark.release
-def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
-    display, tmp_path, tiny_model
-):
+def test_a_key_in_the_window_and_a_click_on_the_page_change_one_view(display, tmp_path, tiny_model):
     """Each shows what the other did; q in the window ends both."""
     stats = tmp_path / "stats.json"
     words = ("live", "--serve", "--port", 0, "--source", "synthetic", "--model", tiny_model)
@@ -565,22 +540,22 @@ def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
         address = process.stdout.readline().strip()
         window = opened_window(display, process)
         xdotool(display, "windowfocus", "--sync", window)
-        with visit(address) as client:
-            client.until(lambda news: news["maps"] > 0)
-            assert cv2.imdecode(np.frombuffer(picture_of(client.socket), np.uint8), 1).shape == (
-                480, 640, 3,
-            )  # fmt: skip
-            client.send(type="shown")
-            client.send(type="choice", what="composite", value="epsilon")
-            client.until(lambda news: news["composite"] == "epsilon")
+        base, token = address.replace("http", "ws").split("/?token=")
+        with connect(f"{base}/ws?token={token}", open_timeout=300) as page:
+            news_of(page, lambda news: news["maps"] > 0)
+            shown = cv2.imdecode(np.frombuffer(picture_of(page), np.uint8), 1)
+            assert shown.shape == (480, 640, 3)
+            page.send('{"type": "shown"}')
+            page.send('{"type": "choice", "what": "composite", "value": "epsilon"}')
+            news_of(page, lambda news: news["composite"] == "epsilon")
             xdotool(display, "key", "space")
-            client.until(lambda news: news["frozen"])
+            news_of(page, lambda news: news["frozen"])
             xdotool(display, "key", "l")  # a list: the page does not type into it
-            client.send(type="do", name="freeze")
-            client.until(lambda news: not news["frozen"])
-            client.send(type="do", name="quit")
-            client.send(type="stroke", start=[320, 240], end=[330, 250])
-            client.until(lambda news: news["covered"])
+            page.send('{"type": "do", "name": "freeze"}')
+            news_of(page, lambda news: not news["frozen"])
+            page.send('{"type": "do", "name": "quit"}')
+            page.send('{"type": "stroke", "start": [320, 240], "end": [330, 250]}')
+            news_of(page, lambda news: news["covered"])
         xdotool(display, "key", "Escape")
         xdotool(display, "key", "q", "q")
         assert process.wait(300) == 0, process.stderr.read()

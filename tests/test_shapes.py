@@ -221,7 +221,7 @@ def test_the_place_nearest_to_a_symbol_answers_for_it():
 
 
 @pytest.mark.parametrize("frames", [24, pytest.param(300, marks=pytest.mark.release)])
-def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(
+def test_the_demo_writes_video_and_sheet_offline(
     frames, run, tmp_path, tmp_path_factory, monkeypatch
 ):
     """Without display, camera or download: every frame of the clip."""

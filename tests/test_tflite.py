@@ -177,9 +177,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("mode", "quantisation"), SAID)
-def test_the_quantisation_of_its_input_says_how_pictures_are_prepared(
-    tmp_path, quantised, mode, quantisation
-):
+def test_a_quantised_input_says_how_pictures_are_prepared(tmp_path, quantised, mode, quantisation):
     """Black and white are the lowest and the highest number of a byte."""
 
     def quantise(model):

@@ -228,12 +228,10 @@ def tiny_model(tmp_path_factory):
         [
             keras.Input((32, 32, 3)),
             layers.Conv2D(6, 3, padding="same", activation="relu", name="conv2d"),
-            layers.MaxPooling2D(4),
-            layers.Flatten(),
-            layers.Dense(4, activation="softmax"),
+            layers.MaxPooling2D(4), layers.Flatten(), layers.Dense(4, activation="softmax"),
         ],
         name="tiny",
-    )
+    )  # fmt: skip
     path = tmp_path_factory.mktemp("model") / "tiny.keras"
     model.save(path)
     return path

@@ -68,11 +68,9 @@ def with_display(display):
 def screenshot(display, path):
     """What is on the display, uint8 [H, W, 3] RGB."""
     subprocess.run(
-        ["import", "-window", "root", str(path)],
-        env=with_display(display),
-        check=True,
+        ["import", "-window", "root", str(path)], env=with_display(display), check=True,
         timeout=300,
-    )
+    )  # fmt: skip
     return cv2.imread(str(path))[..., ::-1]
 
 

@@ -208,7 +208,6 @@ def test_a_kept_drawing_is_what_drawing_it_gives(name, rng):
 
 
 def test_memory_is_used_again_only_when_nobody_holds_it():
-    """Neither the array nor a part of it."""
     buffers = Buffers()
     first = buffers.get((8, 8, 3))
     part = first[2:4]

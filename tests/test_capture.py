@@ -199,10 +199,8 @@ def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
     with Capture(world.open, clock=clock) as capture:
         clock.sleep(2)
         for count, healthy_s, expected in [
-            (6, 10, [0.5, 1, 2, 3, 3, 3]),
-            (2, 35, [3, 3]),
-            (3, 35, [0.5, 1, 2]),
-        ]:
+            (6, 10, [0.5, 1, 2, 3, 3, 3]), (2, 35, [3, 3]), (3, 35, [0.5, 1, 2]),
+        ]:  # fmt: skip
             measured, right = pauses(count), np.array(expected)
             assert (measured >= 0.8 * right).all()
             assert (measured <= 1.2 * right + 0.2).all()

@@ -274,10 +274,8 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
     for words, code, message in (
         (("-o", target, photo, "--sheet", photo, "--overwrite"), 73, "is an input"),
         (("-o", target, photo, "--names", target), 73, "-o and --names name the same file"),
-        (("-o", tmp_path / "x.mp4", photos), 2, "ends as another kind"),
-        ((), 2, "nothing to do"),
-        (("--images", photos), 2, "-o FILE"),
-        (("-o", target), 2, "drawn pictures suit only"),
+        (("-o", tmp_path / "x.mp4", photos), 2, "ends as another kind"), ((), 2, "nothing to do"),
+        (("--images", photos), 2, "-o FILE"), (("-o", target), 2, "drawn pictures suit only"),
         (("--names", tmp_path / "n.yaml"), 2, "There is no gallery"),
         (("-o", tmp_path / "no" / "g.concepts", photos), 73, "There is no folder"),
         (("-o", target, tmp_path / "nothing.jpg"), 66, "nothing.jpg"),
@@ -287,7 +285,7 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
         (("-o", target, photos, "--set", "lrp.method=gradient"), 78, "relevance propagation only"),
         (("-o", target, photos, "--count", "3"), 2, "--count is for drawn"),
         (("-o", target, photos, "--sheet", tmp_path / "s.txt"), 2, "no known ending"),
-    ):
+    ):  # fmt: skip
         found, _, told = run("concepts", *network, *words)
         assert (found, message in told) == (code, True), (words, found, told)
     assert not target.exists()

@@ -99,7 +99,6 @@ def test_the_engine_answers_what_the_explainer_does(engine, picture):
 
 
 def test_a_channel_that_is_asked_for_is_there(engine, picture):
-    """In place of the last of the largest, with its map."""
     largest = [one.channel for one in explained(engine, picture, LAYER).concepts.maps]
     other = next(channel for channel in range(128) if channel not in largest)
     result = explained(engine, picture, LAYER, other)
@@ -192,7 +191,6 @@ def test_shares_fade_with_time():
 
 
 def test_a_frozen_picture_has_its_own_shares():
-    """Whatever was explained just before; the film goes on with its average."""
     steady = SteadyShares()
     steady.add("film", ConceptResult("conv", (), np.array([1.0, 0.0])), 0.0)
     before = steady.prior("film", 0.2)
@@ -255,7 +253,6 @@ def pressed(state, *keys):
     ],
 )
 def test_rows_are_sorted_and_change_places_only_for_a_fifth_more(before, ranks, after):
-    """Largest first; those that are gone leave no gap."""
     assert sorted_rows(before, ranks) == after
 
 

@@ -157,7 +157,6 @@ def test_maps_of_channels_equal_the_naive_derivation(explainer, pictures):
 
 
 def test_chosen_channels_come_in_their_order(explainer, pictures):
-    """Also one that is named twice."""
     chosen = [4, 0, 4]
     found = explainer.concepts(pictures, "conv2", channels=chosen)
     np.testing.assert_array_equal(found.channels, [chosen] * 3)

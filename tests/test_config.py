@@ -48,7 +48,6 @@ def test_config_yaml_is_the_schema_at_its_defaults():
 
 
 def test_an_option_sets_the_key_of_its_name():
-    """But for the two that docs/configuration.md names."""
     others = {"--model": "model.name", "--also-model": "live.also_models"}
     for option, key in config.OPTIONS.items():
         name = key.rpartition(".")[2].replace("_", "-")
@@ -465,14 +464,12 @@ def value(random):
     letters = string.printable + "\u2028\ufeff\u05d0\U0001f600\0"
     return random.choice(
         [
-            random.choice(ODD.split()),
-            random.choice(LARGE),
-            random.choice(WORDS),
+            random.choice(ODD.split()), random.choice(LARGE), random.choice(WORDS),
             str(random.randint(-(10 ** random.randint(0, 20)), 10**9)),
             repr(random.choice([random.uniform(-2, 2), random.expovariate(1) * 1e300])),
             "".join(random.choices(letters, k=random.randint(0, 12))),
         ]
-    )
+    )  # fmt: skip
 
 
 def yaml(random):
@@ -491,14 +488,12 @@ def mutated(random, lines):
         key, other = line.partition(":")[0], value(random)
         lines[place] = random.choice(
             [
-                f"{key}: {other}\n",
-                f"{key}:\n    - {other}\n    - a\n",
-                f"{key}:\n    {other}: flat\n",
-                f"  {random.choice(NAMES)}: 1\n{line}",
+                f"{key}: {other}\n", f"{key}:\n    - {other}\n    - a\n",
+                f"{key}:\n    {other}: flat\n", f"  {random.choice(NAMES)}: 1\n{line}",
                 line[:at] + random.choice(string.printable) + line[at + 1 :],
                 random.choice(["", line * 2, f" {line}", line.lstrip(), f"\t{line}", line[:-1]]),
             ]
-        )
+        )  # fmt: skip
     return "".join(lines).encode("utf-8", "surrogatepass")
 
 

@@ -40,13 +40,11 @@ def test_everything_is_found_on_one_page(run):
     assert lines[-1] == "The demo runs on this machine, and files can be processed."
     marks = {line[9:26].strip(): (line[:9].strip(), line[26:]) for line in lines if line[:1] > " "}
     for name, words in {
-        "program": "realtime_lrp 0.",
-        "packages": "TensorFlow 2.",
-        "source": "synthetic: 640 x 480, ",
-        "display": "not needed",
+        "program": "realtime_lrp 0.", "packages": "TensorFlow 2.",
+        "source": "synthetic: 640 x 480, ", "display": "not needed",
         "network": "shapes names 4 of 4 symbols of the demo's clip correctly; a map takes",
         "codecs": "h264, hevc, av1: written and read back",
-    }.items():
+    }.items():  # fmt: skip
         assert marks[name][0] == "ok" and marks[name][1].startswith(words), name
     assert "missing" not in [mark for mark, _ in marks.values()]
 
@@ -74,7 +72,6 @@ def test_something_missing_exits_with_69(run, reported):
 
 
 def test_a_source_that_is_named_is_tried_instead_of_cameras(tmp_path):
-    """A source from the command line has to give pictures."""
     file = tmp_path / "my.yaml"
     file.write_text("live: {source: screen}\n")
     for loaded, group, mark in (
@@ -227,10 +224,8 @@ def test_a_coder_is_no_camera(tmp_path, monkeypatch):
     node.touch()
     assert video_cameras.gives_pictures(str(node))  # a file answers nothing
     for device, of_node, films in (
-        (1, 0, True),
-        (0x80000001, 0x8000, False),
-        (0x80008000, 1, True),
-    ):
+        (1, 0, True), (0x80000001, 0x8000, False), (0x80008000, 1, True),
+    ):  # fmt: skip
         answer = bytes(84) + struct.pack("=5I", device, of_node, 0, 0, 0)
         monkeypatch.setattr(fcntl, "ioctl", lambda camera, request, given, answer=answer: answer)
         assert video_cameras.gives_pictures(str(node)) is films

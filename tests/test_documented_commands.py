@@ -297,7 +297,6 @@ def executed(title):
 
 
 def test_every_block_is_run_by_one_of_these_tests():
-    """No block is outside the sections or marked with another language."""
     everywhere = re.findall(r"^```(\w*)$", PAGE, re.M)
     assert len([one for one in everywhere if one == "python"]) == sum(map(len, map(blocks, TITLES)))
     assert set(everywhere) == {"python", "sh", ""}

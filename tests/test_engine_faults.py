@@ -50,7 +50,6 @@ def hiding():
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: next(iter(way.values())))
 def test_every_method_notices_what_a_relu_hides(way, hiding):
-    """The error names the layer although the scores are finite."""
     explainer = Explainer(hiding, **way, low=0.0, high=255.0)
     with pytest.raises(NotFiniteError, match=r"Inf in the layer 'second' \(Conv2D\)"):
         explainer(np.concatenate([DARK, BRIGHT]))
@@ -81,7 +80,6 @@ def test_a_batch_that_is_no_array_of_finite_numbers_is_refused(hiding):
 
 
 def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file, tmp_path):
-    """It ends with 65; of several it is named and the others are done."""
     bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
     dark = media.write_picture(tmp_path / "dark.png", media.plain((0, 0, 0)))
     (tmp_path / "out").mkdir()

@@ -273,7 +273,6 @@ def test_curves_by_hand():
 
 
 def test_what_cannot_be_used_is_counted_and_left_out(run, halves, photos, with_boxes, tmp_path):
-    """A damaged photo, and a box outside the centred square that the network sees."""
     (photos / "d.png").write_text("no picture")
     for number in range(7):
         (photos / f"e{number}.png").write_text("not asked for")
@@ -309,7 +308,6 @@ def test_photos_are_chosen_by_the_seed(photos, halves, rng):
 
 
 def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, tmp_path):
-    """Another seed randomises the network differently."""
     words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *ONE_ROW, "--json")
     for name, seed in (("1", 5), ("2", 5), ("3", 6)):
         assert run("evaluate", *words, tmp_path / name, "--seed", seed)[0] == 0

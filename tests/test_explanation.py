@@ -90,7 +90,6 @@ def test_the_best_answers_are_those_with_the_highest_scores(explanation):
 
 
 def test_the_account_closes(explanation):
-    """What started is what reached the pixels, what biases took and what was lost."""
     assert set(explanation.accounts) == {"epsilon with layers", "epsilon"}
     for name, account in explanation.accounts.items():
         map_ = explanation.relevance if name != "epsilon" else explanation.maps[name]
@@ -130,7 +129,6 @@ def test_plain_results_say_what_the_arrays_say(explanation):
 
 
 def test_a_part_of_an_explanation_is_one(explanation):
-    """By number, from the end too, and by slice; it can be stored and read again."""
     assert len(explanation) == 3 and len(explanation[1:]) == 2
     last = pickle.loads(pickle.dumps(explanation[-1]))
     assert last.to_dict()["pictures"] == explanation.to_dict()["pictures"][2:]
@@ -217,7 +215,6 @@ def small(name="small"):
 
 
 def test_lora_counts_as_the_merged_weights(tmp_path, rng):
-    """In memory and from a file, in which Keras has merged it."""
     adapted, merged = small("adapted"), small("merged")
     for name in ("conv", "dense"):
         layer = adapted.get_layer(name)

@@ -451,7 +451,6 @@ def test_every_target_gives_the_engines_result(file, engine, target):
 
 @pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 4)])
 def test_strength_of_arrays_is_that_of_compiled_functions(stride):
-    """The same bytes and the same scale, give or take rounding."""
     relevance = np.random.default_rng(1).normal(size=(21, 24)).astype(np.float32)
     ours, scale = strength_of(relevance, stride)
     theirs, expected = strength(relevance[None, ..., None], stride=stride)
@@ -474,7 +473,6 @@ def test_what_needs_the_network_says_so(file, changes, word):
 
 
 def test_other_commands_ask_for_the_network(file, tmp_path):
-    """The network's loader knows such a file; a damaged one is named."""
     with pytest.raises(UsageError, match="network itself"):
         load_network(str(file))
     damaged = tmp_path / "a.onnx"

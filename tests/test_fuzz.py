@@ -176,7 +176,6 @@ def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
 
 
 def test_a_frame_beyond_the_limit_is_not_decoded(monkeypatch):
-    """Nor one whose size changes in the middle of a stream."""
     monkeypatch.setattr("realtime_lrp.video.streams.MOST_PIXELS", 100 * 100)
     with (
         Server(HOSTILE["another size each time"]) as server,

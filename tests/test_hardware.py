@@ -373,7 +373,6 @@ def test_an_error_in_one_part_reaches_who_asked(both, monkeypatch):
 
 
 def test_no_more_pictures_are_computed_at_once_than_fit(both, monkeypatch):
-    """Half as many in each of two threads; the results are all there."""
     _, beside = both
     sizes, pipeline = [], beside._pipeline
     monkeypatch.setattr(beside.explainer, "pictures_at_once", lambda: 4)
@@ -405,7 +404,6 @@ def test_each_thread_has_computed_a_map_before_the_first_one_counts(both, monkey
 
 
 def test_no_map_in_flight_grows_old_while_others_get_their_time(both, monkeypatch):
-    """They are shown before the thread rests, in the order of their pictures."""
     _, beside = both
     chosen, frames, steps = beside.config, Slot(), []
     thread = RelevanceThread(chosen, frames, first_request(chosen), Stats())
@@ -448,7 +446,6 @@ def put(**paces):
 
 
 def test_bench_runs_live_both_ways_and_keeps_what_it_measured(monkeypatch, caplog):
-    """A network that cannot be run is named and left out."""
     asked = []
 
     def watch(words, duration_s, environment):
@@ -490,7 +487,6 @@ def test_a_quick_network_is_named_with_its_figure():
 
 
 def test_the_viewer_says_once_that_its_network_is_slow(caplog):
-    """After five maps, on standard error and in the picture."""
     viewer = Viewer(**{"--model": "vgg16"})
     viewer.relevance.engine = engine_of(["cat", "dog"])
     for seconds in [2.0, *[0.4] * 3]:

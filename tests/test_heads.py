@@ -63,11 +63,9 @@ HEADS = {
     "the other side": lambda z: 1 - ops.sigmoid(z),
 }
 LOGITS = {
-    "one less": lambda z: z[:, 1:],
-    "reordered": lambda z: z[:, [3, 1, 0, 2]],
-    "reordered sigmoids": lambda z: z[:, [2, 0, 0]],
-    "the other side": lambda z: -z,
-}
+    "one less": lambda z: z[:, 1:], "reordered": lambda z: z[:, [3, 1, 0, 2]],
+    "reordered sigmoids": lambda z: z[:, [2, 0, 0]], "the other side": lambda z: -z,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -234,7 +232,6 @@ def test_of_several_outputs_the_answer_is_explained_through_every_door(tmp_path,
 
 
 def test_two_labels_name_the_classes_of_one_sigmoid():
-    """A single label is refused in a line that says why."""
     model, _ = network(ops.sigmoid, units=1)
     explainer = Explainer(model, labels=["closed", "open"], target="closed - open")
     assert explainer.read_target("open").classes == (1,)
@@ -481,7 +478,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_what_may_be_a_detector_of_no_known_form_is_refused(tmp_path, form):
-    """In one sentence; naming an output explains it, at a place."""
     nodes, arrays = begin()
     last, outputs, words = REFUSED[form]
     arrays |= {

@@ -126,7 +126,6 @@ def test_a_preset_by_name_is_what_keras_hub_downloads(convolutional, monkeypatch
 
 
 def test_without_a_connection_the_message_says_what_to_do(monkeypatch, tmp_path):
-    """Two lines; nothing was cached."""
     from keras_hub.src.utils import preset_utils
 
     def get_file(address, file):
@@ -141,7 +140,6 @@ def test_without_a_connection_the_message_says_what_to_do(monkeypatch, tmp_path)
 
 
 def test_what_is_no_preset_is_refused():
-    """With the nearest names, or with what is expected."""
     for name, kind, expected in (
         ("", UsageError, "after hub:"),
         ("vit_base_patch16_224_imagnet", UsageError, "Did you mean vit_base_patch16_224_im"),
@@ -160,7 +158,6 @@ def test_what_is_no_preset_is_refused():
 
 
 def test_a_folder_without_a_classifier_is_refused(transformer, tmp_path):
-    """A backbone alone, any other folder, and weights that a preset does not have."""
     with pytest.raises(DamagedInputError, match=r"is no preset of KerasHub"):
         load_network(f"hub:{tmp_path}")
     shutil.copy(transformer / "config.json", tmp_path)

@@ -188,11 +188,9 @@ class Chaos:
         self.faults = {
             **{name: self._camera for name in ("lost", "stalled", "blocked", "frozen", "dark")},
             **{name: self._thread for name in ("relevance", "capture", "reader")},
-            "standstill": self._stand_still,
-            "clock": self._jump,
-            "full disk": self._fill_disk,
+            "standstill": self._stand_still, "clock": self._jump, "full disk": self._fill_disk,
             "window": self._hide_window,
-        }
+        }  # fmt: skip
 
     def _note_standstills(self):
         """Notes when not even this thread got the processor: bounds hold for what runs."""

@@ -278,7 +278,6 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng, caplog):
 
 
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
-    """The map of an earlier picture would be beside what moves."""
     shown = []
     turns.kiosk._artist.draw = lambda size, view, *rest: shown.append(view) or np.zeros((9, 9, 3))
     until(lambda: turns.turn(0.2) and turns.kiosk.network.submitted > 3)
@@ -541,7 +540,6 @@ def test_weights_that_cannot_be_downloaded_are_waited_for(network, caplog):
     ],
 )  # fmt: skip
 def test_each_fault_of_the_camera_has_its_card(monkeypatch, told, count, after_s, card):
-    """With the seconds until the next try."""
     capture = SimpleNamespace(
         start=lambda: None, supervised=True, frames=SimpleNamespace(count=count), trouble=told,
         next_try=102.0 + after_s, reconnects=0,
@@ -717,7 +715,6 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(playing, monke
 
 
 def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
-    """A class that the configuration explains is none of the lesson's."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
     playing = Turns(monkeypatch, "kiosk.teach=true", "lrp.target=heart").visit()
     part = playing.kiosk.network

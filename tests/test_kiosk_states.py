@@ -400,13 +400,11 @@ def test_the_watchdog_is_fed_twice_within_its_timeout(manager, reports, timeout_
 @pytest.mark.parametrize(
     "environ",
     [
-        {},
-        {"NOTIFY_SOCKET": ""},
-        {"NOTIFY_SOCKET": "/no/such/socket", "WATCHDOG_USEC": "1000"},
+        {}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/no/such/socket", "WATCHDOG_USEC": "1000"},
         {"NOTIFY_SOCKET": "/" + 200 * "long", "WATCHDOG_USEC": "often"},
         {"NOTIFY_SOCKET": "vsock:2:1234", "WATCHDOG_USEC": ""},
     ],
-)
+)  # fmt: skip
 def test_without_a_manager_nothing_happens(environ, reports):
     """No socket is set, or it is missing."""
     reports(environ).drawn(exhibit("attract"), 1.0)
@@ -480,10 +478,8 @@ def launched(folder, command, script):
     process = subprocess.Popen(
         ["/bin/sh", "-c", shell, "sh", str(folder / "exhibit"), "kiosk", "--config", "x"],
         env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "DISPLAY": ""},
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
     try:
         lines = [process.stdout.readline(), process.stdout.readline()]
         process.wait(60)

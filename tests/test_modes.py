@@ -148,9 +148,7 @@ BAD = {
     "labels of another model": (f"image ok.png -o x.png {M} --labels three.txt", 65, "3 labels"),
     "size that does not fit": (f"image ok.png -o x.png {M} --size 64", 2, "32 x 32"),
     "unknown class in set": (
-        f"image ok.png -o x.png {M} --labels four.txt --set lrp.target=z",
-        78,
-        "lrp.target",
+        f"image ok.png -o x.png {M} --labels four.txt --set lrp.target=z", 78, "lrp.target",
     ),
     "name too long": (f"image ok.png -o {'x' * 300}.png {M}", 73, "xxx"),
     "input name too long": (f"image {'x' * 300}.png -o x.png {M}", 66, "xxx"),
@@ -175,7 +173,7 @@ BAD = {
     "no stream": (f"live --source http://127.0.0.1:9/x --display none {M}", 69, "127.0.0.1"),
     "no live file": (f"live --source none.mp4 --display none {M}", 66, "none.mp4"),
     "live text": (f"live --source text.mp4 --display none {M}", 65, "text.mp4"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD)

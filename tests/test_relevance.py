@@ -49,13 +49,11 @@ def vgg_like(size=16, classes=5):
             layers.Conv2D(8, 3, padding="same", activation="relu", name="conv1"),
             layers.MaxPooling2D(name="pool1"),
             layers.Conv2D(8, 3, padding="same", activation="relu", name="conv2"),
-            layers.MaxPooling2D(3, 2, name="pool2"),
-            layers.Flatten(name="flatten"),
-            layers.Dense(16, activation="relu", name="fc1"),
-            layers.Dropout(0.5, name="dropout"),
+            layers.MaxPooling2D(3, 2, name="pool2"), layers.Flatten(name="flatten"),
+            layers.Dense(16, activation="relu", name="fc1"), layers.Dropout(0.5, name="dropout"),
             layers.Dense(classes, activation="softmax", name="predictions"),
         ]
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

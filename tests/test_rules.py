@@ -289,13 +289,11 @@ def convolutional_model(rng):
     """Two convolutions and a dense layer, with biases of both signs, and a picture of noise."""
     model = keras.Sequential(
         [
-            keras.Input((6, 5, 2)),
-            layers.Conv2D(4, 3, activation="relu"),
-            layers.Conv2D(5, 2, activation="relu"),
-            layers.Flatten(),
+            keras.Input((6, 5, 2)), layers.Conv2D(4, 3, activation="relu"),
+            layers.Conv2D(5, 2, activation="relu"), layers.Flatten(),
             layers.Dense(3, activation="softmax"),
         ]
-    )
+    )  # fmt: skip
     model.set_weights([rng.normal(scale=0.5, size=w.shape) for w in model.get_weights()])
     return model, rng.normal(size=(1, 6, 5, 2)).astype("float32")
 

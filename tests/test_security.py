@@ -130,18 +130,16 @@ def test_what_is_secret_in_a_source_that_refuses_stands_nowhere(run, tmp_path, t
 @pytest.mark.parametrize(
     "words",
     [
-        ("image", "{}", "-o", "o.png"),
-        ("video", "{}", "-o", "o.mp4"),
+        ("image", "{}", "-o", "o.png"), ("video", "{}", "-o", "o.mp4"),
         ("image", "p.png", "-o", "o.png", "--model", "shapes", "--labels", "{}"),
         ("live", "--display", "none", "--model", "shapes", "--record", "{}.mkv"),
         ("live", "--display", "none", "--model", "shapes", "--source", "no {}"),
         ("image", "p.png", "-o", "o.png", "--model", "shapes", "--weights", "{}"),
         ("kiosk", "--print-unit", "--source", "{}"),
-        ("evaluate", "--images", "{}", "--boxes", "{}"),
-        ("config", "--set", "live.sources=['{}']"),
+        ("evaluate", "--images", "{}", "--boxes", "{}"), ("config", "--set", "live.sources=['{}']"),
     ],
     ids=lambda words: " ".join(words[:4]),
-)
+)  # fmt: skip
 def test_an_address_in_any_place_of_the_command_line_is_masked(run, tmp_path, monkeypatch, words):
     """Wherever it does not belong: the refusal, with its traceback, does not repeat the secret."""
     monkeypatch.chdir(tmp_path)

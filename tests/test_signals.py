@@ -103,13 +103,11 @@ def ended(where, number, cleaning_s=0.2, send=()):
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        ("in_del", signal.SIGHUP),
-        ("in_gc_callback", signal.SIGINT),
-        ("nowhere_special", signal.SIGTERM),
-        ("in_a_library_that_exits_otherwise", signal.SIGTERM),
+        ("in_del", signal.SIGHUP), ("in_gc_callback", signal.SIGINT),
+        ("nowhere_special", signal.SIGTERM), ("in_a_library_that_exits_otherwise", signal.SIGTERM),
         *(pytest.param(where, signal.SIGTERM, marks=pytest.mark.release) for where in PLACES),
     ],
-)
+)  # fmt: skip
 def test_a_signal_ends_a_command_wherever_it_comes(where, number):
     """Also where Python discards exceptions; the clean-up runs once, and to its end."""
     code, lines, err, seconds = ended(where, number)

@@ -192,7 +192,6 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
 
 
 def test_without_a_screen_the_message_says_so(stop, monkeypatch):
-    """No abort, no wait."""
     for display in ("", ":987", "nonsense"):
         monkeypatch.setenv("DISPLAY", display)
         with pytest.raises(UnavailableError, match="No screen can be read"):

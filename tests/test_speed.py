@@ -427,7 +427,6 @@ def norm_behind_sums():
     ],
 )
 def test_where_rounding_changes_a_map_bfloat16_warns_and_auto_is_float32(build, options, caplog):
-    """A precision that is asked for is used."""
     auto = Explainer(build(), precision="auto", **options)
     assert (auto.precision, "not good" in caplog.text) == ("float32", False)
     asked = Explainer(build(), precision="bfloat16", **options)

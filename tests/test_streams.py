@@ -355,7 +355,6 @@ MATRICES = {
     ids=str,
 )
 def test_every_display_matrix_is_carried_out(matrix, tmp_path):
-    """Turned by quarters, mirrored, or both: as ffmpeg shows it."""
     source = tmp_path / "in.mp4"
     ffmpeg(*CLIP, "-frames:v", 1, "-pix_fmt", "yuv420p", source)
     film = bytearray(source.read_bytes())
@@ -406,12 +405,10 @@ TO_SDR = "zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt709{},zscale=t=bt7
 @pytest.mark.parametrize(
     ("transfer", "number", "nits"),
     [
-        pytest.param("smpte2084", 16, 203, marks=LONG),
-        ("smpte2084", 16, 600),
-        ("arib-std-b67", 18, 203),
-        pytest.param("2020_10", 14, 100, marks=LONG),
+        pytest.param("smpte2084", 16, 203, marks=LONG), ("smpte2084", 16, 600),
+        ("arib-std-b67", 18, 203), pytest.param("2020_10", 14, 100, marks=LONG),
     ],
-)
+)  # fmt: skip
 def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tmp_path):
     """Within 3 levels of ffmpeg's `zscale` and `tonemap`; the film says what it then holds."""
     if b"zscale" not in ffmpeg("-hide_banner", "-filters"):
@@ -433,15 +430,12 @@ def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tm
 @pytest.mark.parametrize(
     ("rate", "nearest"),
     [
-        (192000, 96000),
-        pytest.param(384000, 96000, marks=LONG),
-        pytest.param(176400, 96000, marks=LONG),
-        (4000, 7350),
+        (192000, 96000), pytest.param(384000, 96000, marks=LONG),
+        pytest.param(176400, 96000, marks=LONG), (4000, 7350),
         pytest.param(48000, 48000, marks=LONG),
     ],
-)
+)  # fmt: skip
 def test_sound_gets_the_nearest_rate_that_aac_has(rate, nearest, tmp_path):
-    """As long as it was."""
     sine = ("-f", "lavfi", "-i", f"sine=440:r={rate}:d=1", "-c:a", "pcm_s16le")
     ffmpeg(*CLIP, *sine, tmp_path / "in.mov")
     report = recode(tmp_path / "in.mov", tmp_path / "out.mp4")

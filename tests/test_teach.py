@@ -108,7 +108,6 @@ def test_a_folder_is_learnt_and_every_command_takes_the_file(teach, run, drawn, 
 
 
 def test_names_of_the_network_that_nobody_needs_are_not_asked_for(teach, two, monkeypatch):
-    """A network of keras.applications would download them."""
     asked = []
 
     def load(weights, labels):
@@ -201,7 +200,6 @@ def test_a_full_disk_leaves_nothing(teach, two, monkeypatch):
 
 
 def test_features_are_what_the_last_layer_reads(drawn):
-    """With its weights they give the network's own answers."""
     network = load_network("shapes")
     pictures = [*drawn["fish"][:2]]
     scores = network.model.predict_on_batch(network.prepare(np.stack(pictures)))
@@ -262,7 +260,6 @@ def test_the_same_network_writes_the_same_bytes(tmp_path):
 
 
 def test_networks_without_a_vector_or_size_are_refused():
-    """As the option --model is wrong."""
     layers = keras.layers
     inputs = keras.Input((16, 16, 3))
     heat = keras.Model(inputs, layers.Conv2D(2, 3)(inputs))

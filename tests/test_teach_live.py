@@ -109,7 +109,6 @@ def test_showings_are_undone_and_classes_taken_away():
 
 
 def test_a_network_that_cannot_be_taught_ends_the_view():
-    """Once, as a wrong --model; the loop asks for it."""
     model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Conv2D(2, 3)])
     engine = SimpleNamespace(network=Network("own", model), model=model)
     with Teacher(Lesson(["nothing"]), Slot(), SimpleNamespace(engine=engine), None) as teacher:

@@ -366,7 +366,6 @@ def test_a_published_network_answers_as_its_interpreter(photo, answers):
 @pytest.mark.release
 @pytest.mark.parametrize("name", ["MobileNetV3Small", "EfficientNetB0", "transformer"])
 def test_architectures_have_the_scores_and_gradients_that_they_have_in_keras(tmp_path, rng, name):
-    """With random weights; as floating numbers."""
     if name == "transformer":
         x = keras.Input((32, 32, 3))
         h = layers.Reshape((16, 8))(layers.Conv2D(8, 8, 8)(x))

@@ -418,7 +418,6 @@ GRADIENTS = {
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_outputs_and_gradients_are_those_of_tensorflow(name, rng):
-    """Whatever a layer consists of; and relevance is finite."""
     graph, model = graph_of(GRADIENTS[name])
     model.set_weights([rng.uniform(0.5, 1, size=one.shape) for one in model.get_weights()])
     graph = build_graph(model)
@@ -490,7 +489,6 @@ def test_layers_inside_have_names_and_rules(rng):
 
 
 def test_tracing_leaves_layers_and_settings_as_they_were(rng):
-    """Also in two threads at once, and after a refusal."""
     network = Network()
     network(rng.normal(size=(1, 6, 6, 4)).astype(np.float32))
     threads = [threading.Thread(target=build_graph, args=(network,)) for _ in range(2)]

@@ -129,7 +129,6 @@ def test_what_is_no_video_is_damaged_input(tmp_path):
 
 
 def test_inputs_are_files_folders_and_globs(tmp_path):
-    """A folder gives what has a known ending, in order."""
     for name in ("b.png", "a.PNG", "c.txt", ".d.png"):
         (tmp_path / name).touch()
     (tmp_path / "e.png").symlink_to("nowhere")
@@ -150,7 +149,6 @@ def test_inputs_are_files_folders_and_globs(tmp_path):
 
 
 def test_outputs_are_checked_before_any_work(tmp_path):
-    """Existing files, missing folders, the input itself, two inputs for one name."""
     source = tmp_path / "a.png"
     source.touch()
     made = outputs_for([source], str(tmp_path / "x.png"), ".png", (".png",), False)
@@ -202,7 +200,6 @@ def test_the_folder_of_several_outputs_is_made_with_its_parents(tmp_path):
     ],
 )
 def test_the_region_is_what_the_fit_says(shape, fit, box, inner):
-    """The box in the picture and the place in the network's input."""
     region = region_of(shape, (100, 100), fit)
     assert (region.box, region.inner) == (box, inner)
     view = region.extract(np.full((*shape, 3), 7, np.uint8))

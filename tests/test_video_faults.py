@@ -83,7 +83,6 @@ def test_times_that_jump_cost_one_file(run, words, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
-    """Two, as on a GPU; signs of life between the batches change nothing."""
     from realtime_lrp.commands.video.overlay import overlay_file
     from realtime_lrp.commands.video.task import Film
     from realtime_lrp.engine.engine import Engine
@@ -142,7 +141,6 @@ reader.VideoReader._items = faulty
 
 
 def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, monkeypatch):
-    """It is named, the batch goes on, nothing half-written stays."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in ("hangs.mp4", "whole.mp4"):
@@ -205,7 +203,6 @@ def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
 
 @pytest.mark.release
 def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
-    """SIGKILL while it works; its child removes what is unfinished."""
     source = media.recording(tmp_path / "in.mp4", count=100, size=(240, 320), sound="aac")
     target = tmp_path / "out.mp4"
     beside = ("--sidecar", "--maps", tmp_path / "maps")
@@ -352,13 +349,11 @@ LIVE = ("live", "--source", "synthetic", "--display", "none", "--duration", 1)
 @pytest.mark.parametrize(
     ("owner", "name", "call", "code"),
     [
-        (Capture, "_next_reader", 1, 70),
-        (Capture, "_goes_on", 20, 70),
-        (ReadingThread, "_hand_over", 1, 70),
-        (ReadingThread, "_hand_over", 9, 0),
+        (Capture, "_next_reader", 1, 70), (Capture, "_goes_on", 20, 70),
+        (ReadingThread, "_hand_over", 1, 70), (ReadingThread, "_hand_over", 9, 0),
         (RelevanceThread, "_go_on", 1, 70),
     ],
-)
+)  # fmt: skip
 def test_an_error_of_a_thread_of_the_viewer_is_survived_or_ends_it(
     owner, name, call, code, run, words, monkeypatch
 ):
@@ -422,7 +417,6 @@ def test_outputs_that_exist_are_told_before_any_work(run, words, tmp_path):
 
 
 def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
-    """What is gone, or was left by a killed run, is made again."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     command = ("video", source, "-o", target, *words, "--sidecar", "--maps", tmp_path / "maps")
     command = (*command, "--resume")

@@ -38,7 +38,6 @@ def picture_of(rng):
 
 
 def test_a_colour_string_is_compiled_to_equal_steps():
-    """Ends and middle by hand."""
     table = Colormap.of("000 f00 fff").table
     np.testing.assert_array_equal(table[[0, 255]], [[0, 0, 0], [255, 255, 255]])
     np.testing.assert_array_equal(table[[64, 191]], [[128, 0, 0], [255, 127, 127]])
@@ -62,7 +61,6 @@ def painted(relevance, colormap, opacity, box, inner, by_channel=False):
 @pytest.mark.parametrize("style", ["grey", "rgb"])
 @pytest.mark.parametrize("colormap", COLORMAPS)
 def test_zero_relevance_leaves_the_picture_untouched(style, colormap, rng):
-    """But for the faint outline of the region."""
     picture = picture_of(rng)
     overlay = painted(np.zeros((30, 30, 3), np.float32), colormap, 1.0, BOX, INNER, style == "rgb")
     drawn = painting.lay_over(picture, overlay)
@@ -181,7 +179,6 @@ def test_the_grid_of_a_stride_is_smoothed_away(channels, rng):
 
 @pytest.mark.parametrize("stride", [(3, 1), (1, 4), (16, 16)])
 def test_smoothing_keeps_sums_and_uniform_maps(stride, rng):
-    """Also at the edges, where a window hangs over."""
     relevance = rng.standard_normal((2, 32, 20, 1)).astype(np.float32)
     drawn = strengths.smoothed(relevance, stride).numpy()
     np.testing.assert_allclose(drawn.sum((1, 2)), relevance.sum((1, 2)), atol=1e-3)
@@ -235,7 +232,6 @@ TEXT = "\n".join(
 
 @pytest.mark.parametrize("setting", LOOK_SETTINGS, ids=lambda one: one.name)
 def test_a_setting_goes_through_values_that_the_configuration_takes(setting):
-    """Forwards and back again to where it began."""
     look, values = LOOK, setting.values() or range(10)
     for by in (1, -1):
         for _ in values:
@@ -282,7 +278,6 @@ def test_a_box_of_a_cropped_or_squashed_picture():
 
 
 def test_an_outline_changes_the_four_sides_alone():
-    """The tile is twice the picture."""
     before = np.full((400, 600, 3), 128, np.uint8)
     tile = before.copy()
     draw_outlines(tile, [Outline((50, 60, 150, 160), "", "", (9, 200, 30))], (200, 300))
@@ -443,7 +438,6 @@ def test_a_map_glows_however_much_biases_take():
 
 @pytest.mark.parametrize("factor", [1 / 4, 4, 1e-12])
 def test_a_series_whose_sums_change_stays_as_bright(factor):
-    """Every map is drawn as before one that has another sum: the same pixels."""
     relevance, series = relevance_of(True), painting.Series()
     first = glow(relevance, series)
     assert glow(factor * relevance, series) == pytest.approx(first, rel=1e-3)

@@ -248,7 +248,6 @@ def test_a_map_is_faint_where_there_is_nothing_to_explain(score, total, stronges
 
 
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
-    """They change with the map, and not with the request or some time later."""
     monkeypatch.setattr(view, "FIGURES_S", 1e9)
     viewer = Viewer(figures=True)
     viewer.press("u")
@@ -349,7 +348,6 @@ def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
 
 
 def test_a_box_that_is_lost_between_two_maps_is_not_spoken_of(rng):
-    """On the same canvas on which it is not drawn."""
     here, gone = rng.integers(0, 256, (2, 120, 160, 3), np.uint8)
     viewer = Viewer(figures=True)
     made = explain(viewer, viewer.frame(here))
@@ -379,12 +377,10 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
 
     engine = SimpleNamespace(scores=scores)
     result = SimpleNamespace(
-        found=None,
-        target=Target(top=1),
-        scores=np.array([1.0, 0.0]),
+        found=None, target=Target(top=1), scores=np.array([1.0, 0.0]),
         maps=[SimpleNamespace(strength=drawn)],
         region=SimpleNamespace(extract=lambda picture: picture),
-    )
+    )  # fmt: skip
     flipped = Probe().of_map(engine, view, result, None, False)
     assert asked == [4]
     assert (flipped.class_, flipped.whole) == (0, 1.0)
@@ -426,7 +422,6 @@ def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
 
 
 def test_in_a_narrow_column_the_answer_is_whole(monkeypatch):
-    """Its letters become smaller: "10…" would be another answer."""
     said = []
     monkeypatch.setattr(hud, "draw_text", lambda canvas, text, *how: said.append(text))
     canvas, answer = np.zeros((900, 200, 3), np.uint8), hud.Headline("star", 1.0, "star")

@@ -293,7 +293,6 @@ def test_plain_words_find_a_command():
 
 
 def test_a_click_on_a_line_of_a_list_chooses_it():
-    """Beside the list it does nothing."""
     state = handle(pressed(started(), "h"), events.CanvasResized((720, 1280)))
     size = figure_size(720, 1280)
     clicked = [
@@ -324,7 +323,6 @@ def test_all_methods_and_targets_come_round():
 
 
 def test_panels_that_the_network_refuses_are_left_out():
-    """A notice names them; the others are shown."""
     vit = answer(unsuited=frozenset(("guided_backprop", "deconvnet")))
     state = pressed(handle(started(), events.FrameDrawn(FRAME, *vit)), "p")
     assert state.request.choice.also == ("grad_cam",)
@@ -383,7 +381,6 @@ def test_only_auto_precision_gets_another_engine_for_one_class_against_another()
 
 
 def test_before_the_first_map_keys_that_need_an_answer_say_so():
-    """There is no best class and no picture yet."""
     chosen = config.load(command="live").config
     state = first_state(chosen, first_request(chosen))
     for key in ("lock", "v"):
@@ -426,7 +423,6 @@ def test_another_source_goes_on_live_without_patches():
 
 
 def test_patches_go_where_pictures_get_another_size():
-    """The source changed it by itself."""
     state = pressed(started(), "paint")
     for picture, covered in ((PICTURE + 1, (30, 50)), (PICTURE[::2], False)):
         drawn = events.FrameDrawn(Item(picture, 10, 3.0), *answer(asked=state.request.target))
@@ -572,7 +568,6 @@ def clicked(state, name):
 
 @pytest.mark.parametrize("action", BUTTONS)
 def test_a_click_does_what_the_key_does(action):
-    """Every part of the state is as after the action, but for the mouse."""
     before = film_state()
     state = clicked(before, action)
     key = handle(before, events.ActionChosen(action, time=10.0 + SETTLED_S + 0.1))
@@ -616,7 +611,6 @@ def test_a_touch_that_makes_the_buttons_appear_presses_none():
 
 
 def test_between_buttons_nothing_is_painted_and_a_stroke_goes_on_over_them():
-    """What counts is where the button of the mouse went down."""
     state = film_state()
     area = controls_of(state).area
     shown = moved(state, (10.0, 2, area[3] - 2, ""), (10.5, 2, area[3] - 2, "left"))
@@ -693,7 +687,6 @@ def test_a_frozen_film_shows_the_pictures_that_are_sought():
 
 
 def test_recordings_and_snapshots_have_neither_buttons_nor_outline():
-    """The screen has them; the canvas that is kept stays as it was."""
     viewer = Viewer(size=(360, 640))
     viewer.frame(PLAIN)
     plain = viewer.view.canvas.copy()

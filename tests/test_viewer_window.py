@@ -219,7 +219,6 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
 @pytest.mark.release
 @pytest.mark.gui
 def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
-    """At the end the view has the map of the transformer, too."""
     words = "--set", f"live.folder={tmp_path}", "--lecture", "de", "-v"
     with viewer(display, tiny_model, *words) as process:
         while "first map" not in process.stderr.readline():
@@ -379,7 +378,6 @@ def showing_other(screen):
 @pytest.mark.gui
 @pytest.mark.parametrize("screen", ["bare"], indirect=True)
 def test_without_a_window_manager_an_exhibit_has_the_screen_and_the_keys(screen):
-    """And the mouse, in pixels of the picture."""
     with showing(screen) as (_, lines, _):
         screen.xdotool("mousemove 400 100 click 1 click 3")
         assert hears(screen, lines, "k")
@@ -391,7 +389,6 @@ def test_without_a_window_manager_an_exhibit_has_the_screen_and_the_keys(screen)
 
 @pytest.mark.gui
 def test_a_window_is_never_black_fills_the_screen_and_closes_by_its_cross(screen):
-    """Also after another size, and after it was hidden."""
     with showing(screen, "window") as (process, lines, window):
         screen.xdotool(f"windowsize --sync {window} 420 300")
         until(lambda: "(300, 420)" in lines() and screen.shown())
@@ -488,7 +485,6 @@ def test_a_lost_display_ends_the_program_with_its_files_complete(lost, screen):
 
 @pytest.mark.gui
 def test_an_exhibit_keeps_the_session_awake_while_it_runs(screen, tmp_path):
-    """The tool that does so ends when the exhibit is killed."""
     tool, told = tmp_path / full_screen.INHIBIT[0], tmp_path / "told"
     tool.write_text(f'#!/bin/sh\necho "$@" > {told}\ncat\necho ended >> {told}\n')
     tool.chmod(0o755)

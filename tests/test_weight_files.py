@@ -84,7 +84,6 @@ def test_hostile_weights_are_refused(tmp_path, temporary_folder, kind, wrapped):
 
 
 def test_groups_that_hold_each_other_do_not_hang(tmp_path):
-    """HDF5 allows circles."""
     path = tmp_path / "w.weights.h5"
     dense().save_weights(path)
     with h5py.File(path, "r+") as file:
@@ -104,7 +103,6 @@ def test_single_whole_numbers_are_read(tmp_path):
 
 
 def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
-    """No HDF5, a missing file, a network without imagenet weights."""
     (tmp_path / "bad.h5").write_bytes(b"nothing")
     with pytest.raises(DamagedInputError, match=r"bad\.h5"):
         load_network(str(tiny_model), str(tmp_path / "bad.h5"), preprocess="tf")
@@ -248,11 +246,9 @@ def test_initialisers_in_a_file_never_compute(tmp_path, computed):
             layers.Conv2D(4, 3, kernel_initializer="orthogonal", bias_initializer="normal"),
             layers.PReLU(alpha_initializer="he_normal"),
             layers.BatchNormalization(gamma_initializer=keras.initializers.Constant(3.0)),
-            layers.Flatten(),
-            Composite(5),
-            layers.Dense(5, kernel_initializer="identity"),
+            layers.Flatten(), Composite(5), layers.Dense(5, kernel_initializer="identity"),
         ]
-    )
+    )  # fmt: skip
     model.save(tmp_path / "m.keras")
     assert "Orthogonal" in computed
     computed.clear()
@@ -388,7 +384,6 @@ def test_sizes_pools_products_and_a_dictionary_of_outputs_are_translated(tmp_pat
 
 
 def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
-    """As TensorFlow 2.0 to 2.3 wrote it, with its constant at its place."""
     kernel = values(12, 2)
     described = functional(
         pictures(2, 2, 3),
@@ -471,7 +466,6 @@ def test_a_keras_file_of_keras_2_from_windows_is_read_whatever_its_name(tmp_path
 
 
 def test_a_model_inside_another_is_called_from_one_by_keras_2(tmp_path):
-    """The number of its call in the file is 1, and its outputs are no list."""
     kernel = values(3, 2)
     inner = functional(
         pictures(2, 2, 3, name="inner"),
@@ -522,7 +516,6 @@ TOP = {"top": {"top/kernel:0": values(12, 2), "top/bias:0": values(2)}}
 def test_what_is_not_on_the_list_is_never_built_from_these_files_either(
     tmp_path, temporary_folder, guarded, kind, door  # noqa: F811
 ):  # fmt: skip
-    """As of files of Keras 3; what training alone needs is left out before."""
     described = copy.deepcopy(SMALL)
     described["config"]["layers"].insert(2, copy.deepcopy(FORBIDDEN[kind]))
     path = tmp_path / f"bad.{door}"

@@ -151,7 +151,6 @@ def test_a_job_reports_its_files_and_its_figures(job, clips, tmp_path):
 
 
 def test_a_recording_whose_workers_are_all_lost_is_named(job, clips, tmp_path):
-    """The others are made; it is a matter of time: 75."""
     code, out, err, _ = job(clips / "short.mkv", clips / "long.mp4", "-o", tmp_path, on_call=lost)
     assert (code, out) == (75, "") and err.count("was lost with its worker 4 times") == 2
     assert not list(tmp_path.glob("*"))
@@ -228,7 +227,6 @@ def test_a_cluster_that_is_not_there_is_named(run, network, tmp_path, monkeypatc
 
 
 def test_cores_are_divided_among_workers_as_machines_allow():
-    """No worker gets more than a machine has left."""
     assert [share_of(n, [4], 0)[2] for n in (1, 2, 3, 4, 8)] == [4, 2, 1, 1, 1]
     assert share_of(8, [4], 0)[0] * 8 <= 4
     assert share_of(2, [4, 8], 1) == (4, 0.5, 4)
@@ -275,7 +273,6 @@ def test_a_stopped_job_goes_on(number, code, run, network, clips, tmp_path):
 @pytest.mark.parametrize("started", ["gcs_server", "raylet"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_while_ray_starts_leaves_nothing(number, code, started, network, clips, tmp_path):
-    """Ray sets handlers of its own meanwhile."""
     with process(clips / "long.mp4", "-o", tmp_path / "a.mp4", *network, "--workers", 1) as running:
         of_ray = wait_until(lambda: ray_below(running.pid, started), running)
         running.send_signal(number)

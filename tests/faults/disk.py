@@ -29,11 +29,9 @@ def on_a_full_disk(folder, free, commands):
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", mount, "sh", *child],
         input=json.dumps([str(folder), free, [list(map(str, words)) for words in commands]]),
-        capture_output=True,
-        text=True,
-        timeout=300,
+        capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -19,15 +19,13 @@ def overflowing():
     keras.utils.set_random_seed(4)
     model = keras.Sequential(
         [
-            keras.Input((16, 16, 3)),
-            layers.Conv2D(4, 3, activation="relu", name="first"),
+            keras.Input((16, 16, 3)), layers.Conv2D(4, 3, activation="relu", name="first"),
             layers.Conv2D(4, 3, activation="relu", name="second"),
-            layers.Conv2D(4, 3, activation="relu", name="third"),
-            layers.GlobalAveragePooling2D(),
+            layers.Conv2D(4, 3, activation="relu", name="third"), layers.GlobalAveragePooling2D(),
             layers.Dense(3, activation="softmax"),
         ],
         name="overflowing",
-    )
+    )  # fmt: skip
     first, second = (model.get_layer(name) for name in ("first", "second"))
     kernel = np.zeros((3, 3, 3, 4), np.float32)
     kernel[1, 1, 0] = 1e18

@@ -2,12 +2,18 @@
 
 from fractions import Fraction
 from itertools import islice
+from pathlib import Path
 
 import cv2  # isort: skip
 import av  # isort: skip
 import numpy as np
+import pytest
 
 RED = (255, 0, 0)
+FOLDERS = (one / "shared" for one in Path(__file__).resolve().parents)
+SHARED = next((one for one in FOLDERS if (one / "models").is_dir()), None)
+"""Real networks and recordings, where they lie beside the checkout."""
+needs_files = pytest.mark.skipif(SHARED is None, reason="real files are not beside the checkout")
 
 
 def plain(colour=RED, size=(48, 64)):

@@ -15,6 +15,7 @@ from realtime_lrp.models.gallery import (
     Contents,
     Gallery,
     LayerContents,
+    decode_picture,
     encode_picture,
     load_gallery,
     names_text,
@@ -42,9 +43,6 @@ from realtime_lrp.concepts.making import (
 from realtime_lrp.concepts.pictures import FilePictures
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
-from realtime_lrp.models.gallery import (
-    decode_picture,
-)
 
 COUNT = 21
 

@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 from float64 import file_in_float64, graph_in_float64
 from keras import layers
+from media import SHARED
 
 from realtime_lrp.cli import cli
 from realtime_lrp.commands.export.run import make
@@ -41,8 +42,6 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import resize
 
 F = np.float32
-FOLDERS = (one / "shared" / "models" for one in Path(__file__).resolve().parents)
-SHARED = next(filter(Path.is_dir, FOLDERS), None)
 CLASSES = 4
 LOOPS = "smoothgrad", "integrated_gradients"
 WAYS = [*COMPOSITES.known(), *(name for name in METHODS.known() if name not in ("lrp", *LOOPS))]
@@ -548,7 +547,7 @@ def settings_of(tmp_path_factory):
             if Path(known.get(key, "")).suffix:
                 if SHARED is None:
                     pytest.skip("real files are not beside the checkout")
-                known[key] = str(SHARED / known[key])
+                known[key] = str(SHARED / "models" / known[key])
         if REAL[name] is not None:
             return {"name": name, **known}
         network = load_network(name, weights="random")

@@ -11,6 +11,7 @@ import onnx
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from media import SHARED, needs_files
 from onnx.reference import ReferenceEvaluator
 from onnx_files import node, written
 
@@ -333,9 +334,6 @@ def test_guided_backprop_finds_relus_in_operations_of_their_own(name):
 F = np.float32
 PLACES, CLASSES = 48, 3
 SHAPE = [1, 3, 12, 16]
-FOLDERS = (one / "shared" / "models" for one in Path(__file__).resolve().parents)
-SHARED = next(filter(Path.is_dir, FOLDERS), None)
-needs_files = pytest.mark.skipif(SHARED is None, reason="real files are not beside the checkout")
 
 
 def numbers(*shape, seed=0):
@@ -529,9 +527,9 @@ def test_the_output_that_looks_like_the_answer_is_explained(tmp_path, rng, form,
 @needs_files
 def test_a_real_face_detector_finds_the_face():
     """Its boxes are corners from 0 to 1, the first of its two classes is the background."""
-    network = load_network(str(SHARED / "face_slim_320.onnx"), preprocess="-1..1")
+    network = load_network(str(SHARED / "models" / "face_slim_320.onnx"), preprocess="-1..1")
     explainer = Explainer(network, composite="epsilon_plus_flat")
-    with VideoReader(SHARED.parent / "media" / "person.mkv") as frames:
+    with VideoReader(SHARED / "media" / "person.mkv") as frames:
         pictures = [cv2.resize(one.picture, (320, 240)) for one in frames][::10]
     for number, picture in enumerate(pictures):
         found = explainer.detections(network.prepare(picture[None]), top=1)
@@ -550,7 +548,7 @@ def test_a_real_face_detector_finds_the_face():
 )
 def test_real_files_without_their_decoding_are_refused(name, words):
     with pytest.raises(DamagedInputError, match=words):
-        load_network(str(SHARED / "guests" / f"{name}.onnx"))
+        load_network(str(SHARED / "models" / "guests" / f"{name}.onnx"))
 
 
 PYTHON = os.environ.get("TORCH_PYTHON", "")

@@ -33,24 +33,6 @@ from realtime_lrp.relevance.network import onednn
 from realtime_lrp.view.text import draw_lines
 
 
-def test_labels_come_in_three_forms(tmp_path):
-    """A JSON list, Keras's class index, one name per line; and what holds no names is refused."""
-    path = tmp_path / "labels.json"
-    twelve = {str(n): "abcdefghijkl"[n] for n in range(11, -1, -1)}
-    for text, names in (
-        ('["cat", "tiger cat"]', ["cat", "tiger cat"]),
-        ('{"0": ["n01", "tench"], "1": ["n02", "goldfish"]}', ["tench", "goldfish"]),
-        (json.dumps(twelve), [*"abcdefghijkl"]),
-        ("\ufeffcat\r\ntiger cat\n\n", ["cat", "tiger cat"]),
-    ):
-        path.write_text(text, encoding="utf-8", newline="")
-        assert read_labels(path) == names
-    for data in (b"", b"\xff\xfe\x00", b"[1, 2]", b'{"a": "b"}', b"[]"):
-        path.write_bytes(data)
-        with pytest.raises(DamagedInputError, match=r"labels\.json"):
-            read_labels(path)
-
-
 def test_labels_may_be_a_list():
     names = [f"thing {number}" for number in range(10)]
     assert load_network("shapes", labels=names).labels == names
@@ -455,10 +437,14 @@ def test_a_network_that_prepares_pictures_itself_is_recognised(name):
     assert bool(scaled_pictures(nodes, traced.inputs[0].op.name, weights)) == expected
 
 
-def test_numbers_before_all_names_are_removed(tmp_path):
-    """Where they count the lines; a name that is a number stays."""
+def test_labels_come_in_many_forms(tmp_path):
+    """Numbers go where they count the lines, a name that is one stays; no names are refused."""
     path = tmp_path / "labels.txt"
+    twelve = {str(n): "abcdefghijkl"[n] for n in range(11, -1, -1)}
     for text, names in (
+        ('["cat", "tiger cat"]', ["cat", "tiger cat"]), (json.dumps(twelve), [*"abcdefghijkl"]),
+        ('{"0": ["n01", "tench"], "1": ["n02", "goldfish"]}', ["tench", "goldfish"]),
+        ("\ufeffcat\r\ntiger cat\n\n", ["cat", "tiger cat"]),
         ("0 cardboard\n1 plastic bag\n", ["cardboard", "plastic bag"]),
         ("1: cat\n2: dog\n3: owl", ["cat", "dog", "owl"]), ("0\tcat\n1\tdog", ["cat", "dog"]),
         ("0,cat\n1,dog", ["cat", "dog"]), ("0\n1\n2", ["0", "1", "2"]),
@@ -467,8 +453,12 @@ def test_numbers_before_all_names_are_removed(tmp_path):
         ("cat, dog", ["cat", "dog"]), ('"cat"\n"dog"', ["cat", "dog"]),
         ("{0: 'cat', 1: 'dog'}", ["cat", "dog"]), ('{"dog": 1, "cat": 0}', ["cat", "dog"]),
     ):  # fmt: skip
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", newline="")
         assert read_labels(path) == names
+    for data in (b"", b"\xff\xfe\x00", b"[1, 2]", b'{"a": "b"}', b"[]"):
+        path.write_bytes(data)
+        with pytest.raises(DamagedInputError, match=r"labels\.txt"):
+            read_labels(path)
 
 
 def test_labels_beside_a_file_are_used_where_their_number_fits(tmp_path, caplog):

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import keras
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
-from media import plain, write_picture, write_video
+from media import SHARED, needs_files, plain, write_picture, write_video
 from segments import LABELS, coloured, picture
 from test_outputs import segmentation
 from test_viewer_state import mouse, pressed, started
@@ -28,8 +27,6 @@ from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.relevance.maps.regions import BESIDE, connected
 
-FOLDERS = (one / "shared" for one in Path(__file__).resolve().parents)
-SHARED = next((one for one in FOLDERS if (one / "models").is_dir()), None)
 PICTURE = picture()
 RED, BLUE, NOTHING = (0.2, 0.5), (0.7, 0.5), (0.98, 0.02)
 
@@ -247,7 +244,7 @@ def test_a_segmentation_without_background_names_its_last_class_too(tmp_path):
 
 
 @pytest.mark.release
-@pytest.mark.skipif(SHARED is None, reason="there is no real network beside the checkout")
+@needs_files
 @pytest.mark.parametrize(
     ("name", "thing"), [("cat.jpg", "cat"), ("pets.jpg", "dog"), ("parrot.jpg", "bird")]
 )
@@ -386,7 +383,7 @@ def test_what_cannot_be_looked_at_is_refused(run, words, tmp_path, squares, give
 
 
 @pytest.mark.release
-@pytest.mark.skipif(SHARED is None, reason="the real networks and recordings are not here")
+@needs_files
 def test_a_face_is_held_in_every_frame(run, tmp_path):
     """Faces are found by onnxruntime, read by hand; the network of emotions sees each of them."""
     import av

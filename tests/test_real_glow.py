@@ -5,7 +5,6 @@ where they lie beside the checkout.
 """
 
 import subprocess
-from pathlib import Path
 from urllib.request import urlopen
 
 import av
@@ -14,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 from faults.clock import until
+from media import SHARED, needs_files
 from program import screenshot, start
 
 from realtime_lrp import Network, config
@@ -28,9 +28,6 @@ from realtime_lrp.view.painting import lay_over
 
 pytestmark = pytest.mark.release
 
-FOLDERS = (one / "shared" for one in Path(__file__).resolve().parents)
-SHARED = next((one for one in FOLDERS if (one / "models").is_dir()), None)
-needs_files = pytest.mark.skipif(SHARED is None, reason="real files are not beside the checkout")
 
 SIDE = 96  # pixels of the input, so that a network takes seconds
 MOST_MB = 600  # of weights; explaining takes about three times as much, and NASNetLarge minutes

@@ -35,14 +35,6 @@ from realtime_lrp import config
 from realtime_lrp.commands import serve
 from realtime_lrp.commands.live import run as live
 from realtime_lrp.commands.serve import access, app, messages, server
-from realtime_lrp.commands.serve.access import (
-    Tokens,
-    context_of_files,
-    make_certificate,
-    own_context,
-    qr_lines,
-    read_token,
-)
 from realtime_lrp.commands.serve.app import FILES
 from realtime_lrp.commands.serve.messages import choices, event_of, read_message
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
@@ -83,26 +75,26 @@ def test_a_token_comes_from_a_file_else_the_environment_else_it_is_kept(state, m
     for given, expected in ((str(file), TOKEN), (None, "another-token-of-22-letters")):
         monkeypatch.setenv("REALTIME_LRP_TOKEN", "another-token-of-22-letters")
         with pytest.raises(UsageError, match="--new-token"):
-            read_token(given, new=True)
+            access.read_token(given, new=True)
         monkeypatch.setenv("REALTIME_LRP_TOKEN", "another-token-of-22-letters")
-        assert read_token(given) == expected
+        assert access.read_token(given) == expected
         assert "REALTIME_LRP_TOKEN" not in os.environ
-    kept = read_token(None)
-    assert len(kept) == 32 and read_token(None) == kept
+    kept = access.read_token(None)
+    assert len(kept) == 32 and access.read_token(None) == kept
     assert (state / "token").stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
-    renewed = read_token(None, new=True)
-    assert renewed != kept and read_token(None) == renewed
+    renewed = access.read_token(None, new=True)
+    assert renewed != kept and access.read_token(None) == renewed
     for harm in (
         lambda: (state / "token").chmod(0o644),
         lambda: (state / "token").write_text("x\0"),
     ):
         harm()  # others may have read it, or it is damaged
-        kept, renewed = renewed, read_token(None)
+        kept, renewed = renewed, access.read_token(None)
         assert renewed != kept and (state / "token").stat().st_mode & 0o777 == 0o600
     shutil.rmtree(state.parent)
     state.parent.write_text("a file in place of the folder")
-    assert len(read_token(None)) == 32 != read_token(None)
+    assert len(access.read_token(None)) == 32 != access.read_token(None)
     assert "cannot be kept" in caplog.text
 
 
@@ -110,7 +102,7 @@ def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path):
     """The message says what to do and never holds the token."""
     file = tmp_path / "token"
     with pytest.raises(MissingInputError, match="cannot be read"):
-        read_token(str(file))
+        access.read_token(str(file))
     for text, mode, said in (
         (TOKEN, 0o640, "chmod 600"),
         ("short", 0o600, "Expected 22 to 200 letters"),
@@ -120,16 +112,20 @@ def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path):
         file.write_text(text)
         file.chmod(mode)
         with pytest.raises(ConfigError, match=said) as raised:
-            read_token(str(file))
+            access.read_token(str(file))
         assert text not in str(raised.value)
 
 
 def test_the_watch_token_is_made_from_the_other_and_lets_only_watch():
     """It is the same at each start with the same token; case counts."""
-    tokens = Tokens(TOKEN)
+    tokens = access.Tokens(TOKEN)
     assert tokens.role(TOKEN) is Role.CONTROL
     assert tokens.role(tokens[Role.WATCH]) is Role.WATCH
-    assert tokens[Role.WATCH] == Tokens(TOKEN)[Role.WATCH] != Tokens(TOKEN + "x")[Role.WATCH]
+    assert (
+        tokens[Role.WATCH]
+        == access.Tokens(TOKEN)[Role.WATCH]
+        != access.Tokens(TOKEN + "x")[Role.WATCH]
+    )
     wrong = ("", TOKEN[:-1], TOKEN + "x", "\u00e9", TOKEN.upper(), tokens[Role.WATCH].upper())
     assert [tokens.role(token) for token in wrong] == [None] * len(wrong)
 
@@ -404,10 +400,10 @@ def test_without_the_extra_the_message_names_it(run, tiny_model, monkeypatch):
 def tls_files(tmp_path_factory):
     """Certificate and key as a user keeps them, and a key of another certificate."""
     folder = tmp_path_factory.mktemp("tls")
-    made, key = make_certificate(["lrp.example.org", "127.0.0.1"])
+    made, key = access.make_certificate(["lrp.example.org", "127.0.0.1"])
     pem = made.public_bytes(serialization.Encoding.PEM)
     for name, data in (
-        ("cert.pem", pem), ("key.pem", key), ("other.pem", make_certificate([])[1]),
+        ("cert.pem", pem), ("key.pem", key), ("other.pem", access.make_certificate([])[1]),
         ("text.pem", b"no certificate"),
     ):  # fmt: skip
         (folder / name).write_bytes(data)
@@ -422,18 +418,18 @@ def tls_files(tmp_path_factory):
 def test_our_certificate_is_for_the_addresses_of_this_machine():
     """Numbers and names; for servers, for a year; its key is new each time."""
     names = "192.168.7.7", "lrp.example.org", "fe80::1"
-    made, key = make_certificate(names)
+    made, key = access.make_certificate(names)
     subjects = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     names, numbers = (set(subjects.get_values_for_type(k)) for k in (x509.DNSName, x509.IPAddress))
     assert names == {"lrp.example.org"}
     assert numbers == {ipaddress.ip_address(number) for number in ("192.168.7.7", "fe80::1")}
     assert (made.not_valid_after_utc - made.not_valid_before_utc).days == 366
-    assert key != make_certificate([])[1]
+    assert key != access.make_certificate([])[1]
 
 
 def test_the_server_speaks_https_with_the_files_of_a_user(tls_files):
     """A client that trusts the certificate gets its answer; plain HTTP gets none."""
-    context = context_of_files(str(tls_files / "cert.pem"), str(tls_files / "key.pem"))
+    context = access.context_of_files(str(tls_files / "cert.pem"), str(tls_files / "key.pem"))
     with serving_pages(tls=context) as served:
         trusting = ssl.create_default_context(cafile=tls_files / "cert.pem")
         address = f"https://127.0.0.1:{served.port}/healthz"
@@ -450,21 +446,21 @@ def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch
     """A browser that has accepted it accepts it again: the fingerprint is what browsers show."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     file = tmp_path / "realtime-lrp" / "serve" / "certificate.pem"
-    context, first = own_context(["192.168.7.7"])
+    context, first = access.own_context(["192.168.7.7"])
     assert isinstance(context, ssl.SSLContext) and len(first) == 95
     assert file.stat().st_mode & 0o777 == 0o600
-    assert own_context(["192.168.7.7"])[1] == own_context([])[1] == first
-    second = own_context(["192.168.7.8"])[1]
+    assert access.own_context(["192.168.7.7"])[1] == access.own_context([])[1] == first
+    second = access.own_context(["192.168.7.8"])[1]
     assert second != first, "another address"
-    third = own_context(["192.168.7.8"], new=True)[1]
+    third = access.own_context(["192.168.7.8"], new=True)[1]
     assert third != second
     for harm in (lambda: file.chmod(0o640), lambda: file.write_bytes(b"damaged")):
         harm()
-        fourth = own_context(["192.168.7.8"])[1]
+        fourth = access.own_context(["192.168.7.8"])[1]
         assert fourth != third and file.stat().st_mode & 0o777 == 0o600
         third = fourth
     monkeypatch.setattr(access, "RENEWED", access.VALID)
-    assert own_context(["192.168.7.8"])[1] != third, "it ends soon"
+    assert access.own_context(["192.168.7.8"])[1] != third, "it ends soon"
 
 
 def test_certificates_that_cannot_be_used_are_refused(tls_files):
@@ -479,14 +475,14 @@ def test_certificates_that_cannot_be_used_are_refused(tls_files):
         ("cert.pem", "locked.pem", DamagedInputError, "without a password"),
     ):
         with pytest.raises(error, match=said):
-            context_of_files(cert and str(tls_files / cert), key and str(tls_files / key))
+            access.context_of_files(cert and str(tls_files / cert), key and str(tls_files / key))
 
 
 def test_the_code_in_the_terminal_is_that_of_the_address():
     """Each letter is two modules: the upper and the lower half of a block."""
     address = "https://192.168.7.7:8090/?token=" + "x" * 32
     halves = {" ": (0, 0), "\u2580": (1, 0), "\u2584": (0, 1), "\u2588": (1, 1)}
-    rows = [[halves[letter] for letter in line] for line in qr_lines(address)]
+    rows = [[halves[letter] for letter in line] for line in access.qr_lines(address)]
     modules = np.array(rows, np.uint8).transpose(0, 2, 1).reshape(2 * len(rows), -1)
     picture = cv2.resize(255 * modules, None, fx=8, fy=8, interpolation=cv2.INTER_NEAREST)
     assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == address

@@ -148,13 +148,17 @@ def test_a_camera_is_found_by_a_part_of_its_name(system, driver, stop):
         open_source("c270", stop)
 
 
-def test_sources_that_are_not_there_are_refused(stop):
+def test_sources_that_are_not_there_are_refused(stop, monkeypatch):
     for words in ("97", "99999999999", "/dev/video97", "http://127.0.0.1:9/none.mjpg"):
         with pytest.raises(UnavailableError):
             open_source(words, stop)
     for words in ("none.mp4", "screen:", "synthetic:0"):
         with pytest.raises(MissingInputError):
             open_source(words, stop)
+    for display in ("", ":987", "nonsense"):
+        monkeypatch.setenv("DISPLAY", display)
+        with pytest.raises(UnavailableError, match="No screen can be read"):
+            ScreenSource("", stop)
 
 
 RED_WINDOW = """
@@ -189,13 +193,6 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
     for number in (0, 2):
         with pytest.raises(UnavailableError, match=f"no screen {number}. There is 1, numbered"):
             open_source(f"screen:{number}", threading.Event())
-
-
-def test_without_a_screen_the_message_says_so(stop, monkeypatch):
-    for display in ("", ":987", "nonsense"):
-        monkeypatch.setenv("DISPLAY", display)
-        with pytest.raises(UnavailableError, match="No screen can be read"):
-            ScreenSource("", stop)
 
 
 class Growing(Source):

@@ -1,7 +1,6 @@
 """`--model FILE.tflite`: files are read as data; a network has the maps that it has in Keras."""
 
 import zipfile
-from pathlib import Path
 
 import cv2
 import keras
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from media import SHARED, needs_files
 from tflite_files import KINDS, changed, converted, interpreted, with_normalisation
 
 from realtime_lrp import Explainer, load_network
@@ -339,19 +339,16 @@ def test_damaged_files_are_refused(tmp_path):
 REAL = ("models", "mobilenet_v1_0.25_128_quant.tflite")
 
 
+@needs_files
 @pytest.mark.parametrize(
     ("photo", "answers"), [("cat", {286: 0.617, 283: 0.246}), ("parrot", {89: 0.750})]
 )
 def test_a_published_network_answers_as_its_interpreter(photo, answers):
     """A MobileNet of bytes, with its labels; floating numbers differ by less than .03."""
-    folders = (one / "shared" for one in Path(__file__).parents)
-    shared = next((one for one in folders if one.is_dir()), None)
-    if shared is None:
-        pytest.skip("the published networks are not here")
-    network = load_network(str(shared.joinpath(*REAL)))
+    network = load_network(str(SHARED.joinpath(*REAL)))
     assert network.preprocess == "tf"
     assert (network.labels[286], network.labels[89]) == ("Egyptian cat", "macaw")
-    picture = cv2.imread(str(shared / "media" / f"{photo}.jpg"))[..., ::-1]
+    picture = cv2.imread(str(SHARED / "media" / f"{photo}.jpg"))[..., ::-1]
     rows, columns = picture.shape[:2]
     side = min(rows, columns)
     top, left = (rows - side) // 2, (columns - side) // 2

@@ -301,7 +301,6 @@ def test_the_pad_goes_away(asked):
 
 
 def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
-    """After three wrong PINs even the right one is refused for a while."""
     for wait in (60, 120, 240, 480, 900, 900):
         for _ in range(3):
             assert asked.lock.wait_s == 0
@@ -387,7 +386,6 @@ def test_ready_status_and_stopping_are_sent(manager, reports, tmp_path, caplog):
 
 @pytest.mark.parametrize(("timeout_s", "period_s"), [(15, 5.0), (6, 3.0)])
 def test_the_watchdog_is_fed_twice_within_its_timeout(manager, reports, timeout_s, period_s):
-    """Half a minute of 60 turns a second."""
     address, listening = manager
     watch = {"WATCHDOG_USEC": f"{timeout_s}000000", "WATCHDOG_PID": "1"}
     report, times = reports({"NOTIFY_SOCKET": address, **watch}), []
@@ -406,7 +404,6 @@ def test_the_watchdog_is_fed_twice_within_its_timeout(manager, reports, timeout_
     ],
 )  # fmt: skip
 def test_without_a_manager_nothing_happens(environ, reports):
-    """No socket is set, or it is missing."""
     reports(environ).drawn(exhibit("attract"), 1.0)
 
 

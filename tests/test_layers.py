@@ -146,7 +146,6 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
 
 @pytest.mark.parametrize("function", ACTIVATIONS, ids=lambda function: function.__name__)
 def test_every_activation_is_known_by_its_sign(function, rng):
-    """Those marked non-negative are, and none is negative for inputs >= 0."""
     layer = layers.Conv2D(2, 1, activation=function)
     layer.build((None, 3, 3, 2))
     (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer])).nodes
@@ -314,7 +313,6 @@ def test_the_stride_over_the_pixels_is_found(name):
 @pytest.mark.parametrize("padding", ["same", "valid"])
 @pytest.mark.parametrize("stride, dilation", [(1, 1), (2, 1), (3, 1), (1, 2)])
 def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, dilation):
-    """It is the shape that Keras gives, for every kind of layer with weights."""
     options = {"strides": stride, "padding": padding, "dilation_rate": dilation}
     for layer, shape in [
         (layers.Conv1D(4, 3, **options), (11, 6)),

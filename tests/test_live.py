@@ -94,7 +94,6 @@ def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted(monkeypatch):
 
 
 def test_however_short_the_duration_a_film_has_the_first_map(tiny_model, tmp_path):
-    """It does not end between the first map and its picture."""
     film = tmp_path / "film.mp4"
     live.run(settings(tiny_model, "synthetic"), duration_s=1e-9, record=film)
     rows = [json.loads(line) for line in film.with_suffix(".jsonl").read_text().splitlines()]
@@ -142,7 +141,6 @@ def test_without_a_display_the_message_says_so(name, tiny_model):
 @pytest.mark.release
 @pytest.mark.gui
 def test_the_demo_opens_a_window(display, tmp_path):
-    """No file is written where there is a display."""
     with start("demo", "--duration", 2, DISPLAY=display, cwd=tmp_path) as process:
         opened_window(display, process)
         assert process.wait(60) == 0, process.stderr.read()

@@ -95,7 +95,6 @@ class Running:
 
 
 def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
-    """Also the sums, and the score that is explained."""
     also = ("guided_backprop", "grad_cam", "zplus")
     both = engine.with_config(settings(**{"--composite": "zplus"}), also)
     (result,) = both.explain(frames[:1])
@@ -410,7 +409,6 @@ def test_entries_are_names_or_keys_and_are_printed_as_they_were_written():
 
 
 def test_a_network_is_there_only_once_but_may_have_other_weights():
-    """Names that are the same get a number."""
     twice = settings(**{"--also-model": ["Shapes"]})
     with pytest.raises(UsageError, match="shown already"):
         networks.further_threads(twice, Slot(), True, thread_of(twice))
@@ -488,7 +486,6 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
 
 
 def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
-    """Method, picture and patches are the same, classes go by name."""
     viewer = Both()
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     viewer.explain(frame, viewer.relevance, HEART, 1.0)

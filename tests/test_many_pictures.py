@@ -155,7 +155,6 @@ def test_of_several_pages_the_first_is_explained(run, words, tmp_path):
 
 @pytest.mark.parametrize("suffix", [s for s in PICTURES if s not in (".jfif", ".j2k", ".apng")])
 def test_every_ending_of_the_list_is_read(suffix, tmp_path):
-    """What OpenCV writes under an ending, it reads again."""
     picture = np.repeat(np.arange(0, 240, 5, np.uint8)[None], 32, 0)
     grey = suffix in (".pgm", ".pbm")
     data = picture if grey else cv2.merge([picture] * 3)

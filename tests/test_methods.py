@@ -70,7 +70,6 @@ def gradient_of(logits, x, t):
 
 @pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
 def test_the_gradient_is_tensorflows_own(build, rng):
-    """For every kind of target; input x gradient is the product."""
     model = build()
     logits = logits_of(model)
     x = rng.normal(size=(3, *model.input_shape[1:])).astype("float32") * 50
@@ -303,7 +302,6 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
     ],
 )  # fmt: skip
 def test_wrong_words_are_answered(arguments, words, vgg):
-    """The message says what was wrong and what exists, or the nearest legal word."""
     with pytest.raises(UsageError, match=re.escape(words)):
         Explainer(vgg, **arguments)
 

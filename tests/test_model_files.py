@@ -144,7 +144,6 @@ def test_of_what_python_has_registered_only_layers_are_built(changed):
 
 
 def test_every_part_of_a_description_is_checked(changed, guarded):
-    """Nested models, the arguments of a call, the description of the build."""
     evil = layer("Lambda", function=LAMBDA)
     nested = layer("Functional", "keras.models", layers=[evil])
     called = {"args": [], "kwargs": {"inputs": {"a": [[evil]]}}}
@@ -196,7 +195,6 @@ def test_the_page_on_networks_lists_the_layers_of_files():
 
 
 def test_operations_and_layers_of_applications_that_have_a_rule_are_allowed():
-    """A new row has to be added to the allowlist too."""
     for operation in (*rules.EXPRESSIONS, *rules.FUNCTIONS, rules.DIVISION):
         assert operation.__name__ in allowlist.ALLOWED_CLASSES[operation.__module__]
     names = set().union(*allowlist.ALLOWED_CLASSES.values())
@@ -411,8 +409,6 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
 
 
 def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):
-    """If the estimate was too low: exit code 69, not "damaged"."""
-
     def full(*words, **options):
         raise MemoryError
 
@@ -468,7 +464,6 @@ IN_CHILD = pytest.mark.usefixtures("new_processes")
 @IN_CHILD
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
 def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
-    """The number of values of a good file; damage as the same error."""
     path, model = tmp_path / f"w{suffix}", dense()
     (model.save_weights if suffix == ".weights.h5" else model.save)(path)
     assert hdf5_check.stored_values(path, "w", "it") == 8
@@ -480,7 +475,6 @@ def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
 
 @IN_CHILD
 def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
-    """And not of the weights that were unpacked from it."""
     dense().save(path := tmp_path / "Ann's.keras")
     monkeypatch.setattr(hdf5_check, "BASE_CPU_S", 0.01)
     monkeypatch.setattr(call, "module_command", lambda module: ["sleep", "600"])
@@ -500,7 +494,6 @@ def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
     ],
 )
 def test_what_hangs_crashes_or_fails_does_so_in_a_child(function, words, cpu_s, expected):
-    """Here it means a damaged file, which the message names."""
     with pytest.raises(DamagedInputError, match=f"'bad.h5' {expected}"):
         call_in_child("bad.h5", function, *words, cpu_s=cpu_s)
 

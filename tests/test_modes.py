@@ -64,7 +64,6 @@ def test_red_stays_red_on_its_way_from_a_file_to_the_network(run, with_tiny, see
 
 
 def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path, rng):
-    """The .npz holds what Explainer gives for the same picture."""
     picture = rng.integers(0, 256, (32, 48, 3), np.uint8)
     media.write_picture(tmp_path / "in.png", picture)
     out = tmp_path / "out.npz"

@@ -53,7 +53,6 @@ def test_labels_may_be_a_list():
     ],
 )  # fmt: skip
 def test_preprocessing_by_hand(mode, expected):
-    """For an orange pixel (255, 128, 0) in RGB."""
     picture = np.full((1, 2, 2, 3), (255, 128, 0), np.uint8)
     values = prepared(picture, parse(mode))
     assert values.dtype == np.float32
@@ -157,14 +156,12 @@ def names(folder):
     ids=["wrong bytes", "dies in the middle", "another page", "404", "no HTTP"],
 )  # fmt: skip
 def test_what_is_not_the_file_is_never_kept(folder, answer):
-    """Nothing is left in the folder, not even a temporary file."""
     with serving(answer) as (address, _), pytest.raises(UnavailableError, match="could not be"):
         fetch(Download(f"{address}/w.h5", MD5))
     assert names(folder) == []
 
 
 def test_a_server_that_hangs_times_out(folder, monkeypatch):
-    """The timeout counts from the last byte."""
     monkeypatch.setattr(downloads, "TIMEOUT_S", 0.2)
     hold = threading.Event()
 
@@ -231,7 +228,6 @@ def test_a_network_and_its_labels_come_from_the_server_once(folder, tmp_path, mo
 
 
 def test_damaged_weights_are_named_and_left_alone(folder, small):
-    """Keras publishes no checksum for the MobileNets."""
     small()
     folder.mkdir()
     (folder / NAME).write_bytes(BODY)
@@ -242,7 +238,6 @@ def test_damaged_weights_are_named_and_left_alone(folder, small):
 
 @pytest.mark.parametrize("text", ["", "<!DOCTYPE html>", '{"0": ["n01440764", "tench"], "1": ['])
 def test_damaged_class_names_are_named_and_left_alone(folder, text, caplog):
-    """The classes are shown by number."""
     folder.mkdir()
     path = folder / labels.CLASS_INDEX.path.name
     path.write_text(text)
@@ -526,7 +521,6 @@ def test_what_is_no_network_is_named_by_what_it_is(tmp_path, name):
 
 
 def test_a_folder_that_is_no_savedmodel_is_named_by_what_it_holds(tmp_path):
-    """With what to give instead; an archive of Keras is told by its members."""
     for number, (files, expected) in enumerate((
         ("keras_model.h5 labels.txt", "--model .*keras_model.h5"),
         ("config.json metadata.json model.weights.h5", "an unpacked .keras file"),

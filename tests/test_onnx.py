@@ -587,7 +587,6 @@ def test_an_operation_in_parts_has_the_map_of_the_whole(kind, tmp_path, rng):
 
 
 def test_sizes_that_a_file_computes_are_known(tmp_path, rng):
-    """Shape, Gather, Concat and Range are computed while the file is read."""
     nodes = [
         node("Shape", "x", "s"), node("Gather", "s one", "c"), node("Gather", "s zero", "b"),
         node("Unsqueeze", "b axes", "b1"), node("Unsqueeze", "c axes", "c1"),
@@ -752,7 +751,6 @@ def test_what_is_no_detector_is_no_detector(tmp_path):
 
 @pytest.mark.parametrize("names", ["{0: 'a'}", "{0: 'a', 1: 3, 2: 'b'}", "[" * 10**5, "open('x')"])
 def test_names_that_do_not_fit_are_left_out(tmp_path, names):
-    """They are data, never evaluated."""
     about = {"names": names}
     assert load_network(detector_file(tmp_path / "n.onnx", "sigmoid", about=about)).labels is None
 

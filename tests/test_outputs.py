@@ -118,7 +118,6 @@ def test_every_composite_explains_a_region_by_the_mean_of_its_pixels(composite, 
 
 @pytest.mark.usefixtures("compiled")
 def test_places_regions_and_classes_do_not_retrace(x):
-    """A hundred of them, several targets of a picture among them."""
     explainer = Explainer(segmentation(), labels=["background", "cat", "dog"])
     x = x.repeat(2, 1).repeat(2, 2)
     for place in range(100):
@@ -227,7 +226,6 @@ def test_wrong_outputs_are_refused(detector):
 
 
 def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
-    """In a Keras file and in a SavedModel; other names are refused."""
     model = keras.Model(detector.inputs, detector.output)
     model.save(tmp_path / "net.keras")
     model.export(tmp_path / "net", verbose=False)
@@ -242,13 +240,11 @@ def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
 
 
 def test_labels_are_those_of_the_output_that_is_named():
-    """A detector's boxes have coordinates and no classes."""
     scores, boxes = (load_network("shapes_detector", output=one) for one in ("scores", "boxes"))
     assert len(scores.labels) == scores.model.output_shape[-1] and boxes.labels is None
 
 
 def test_outputs_without_names_are_chosen_in_python(monkeypatch):
-    """Those of a subclassed model of one's own."""
     own = type("Own", (keras.Model,), {})()
     monkeypatch.setitem(NETWORKS, "own", SimpleNamespace(load=lambda *_: Network("own", own)))
     assert load_network("own").model is own
@@ -309,7 +305,6 @@ def chosen_by_hand(boxes, scores, top):
 
 
 def test_the_boxes_are_the_best_that_do_not_overlap(model, pictures):
-    """With their places, labels and scores, as the model computes them."""
     found = Explainer(model).detections(pictures, top=3, threshold=0)
     boxes, scores = (model(pictures)[name].numpy() for name in ("boxes", "scores"))
     for picture in range(2):
@@ -350,7 +345,6 @@ def test_the_gradient_of_a_box_is_that_of_its_logit(model, pictures):
 
 
 def test_boxes_start_at_their_own_score_unless_classes_are_named():
-    """Two boxes of one picture, of the classes 2 and 1."""
     found = SimpleNamespace(pictures=tf.constant([0, 0]), labels=tf.constant([2, 1]))
     for name, weights in (("all", [[0, 0, 1], [0, 1, 0]]), ("1 - 0", [[-1, 1, 0]] * 2)):
         target = detections.target_of_drawn(found, TargetResolver(CLASSES)(name).tensors())
@@ -443,7 +437,6 @@ def test_concepts_are_channels_that_scores_depend_on(model):
 
 
 def test_rows_below_the_threshold_are_zero(model, pictures):
-    """And another number of boxes traces nothing anew."""
     explainer = Explainer(model)
     all_of_them = explainer.detections(pictures, top=4, threshold=0)
     between = float(np.sort(all_of_them.scores.ravel())[3:5].mean())
@@ -469,7 +462,6 @@ def test_boxes_outside_the_picture_and_nan_are_not_drawn():
 
 
 def test_fewer_boxes_than_asked_for(rng):
-    """One box that covers all others leaves one."""
     boxes = tf.constant(np.tile([[[0, 0, 4, 4]]], (1, 5, 1)), tf.float32)
     places, values = detections.best_boxes(boxes, tf.constant([[0.1, 0.3, 0.9, 0.2, 0.4]]), 3)
     assert places.numpy()[0, 0] == 2

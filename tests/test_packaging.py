@@ -242,7 +242,6 @@ CALLABLE = [name for name in NAMES if callable(getattr(realtime_lrp, name)) and 
 
 
 def test_people_and_type_checkers_are_offered_the_same():
-    """The names that are imported lazily, and those that type checkers see."""
     body = ast.parse((PACKAGE / "__init__.py").read_text()).body
     (block,) = (one for one in body if isinstance(one, ast.If) and len(one.body) > 1)
     seen = {(one.module, alias.asname) for one in block.body for alias in one.names}
@@ -285,7 +284,6 @@ def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
 
 
 def test_an_overlay_follows_its_words(rng):
-    """Zero relevance, the region, opacity, a colour map of one's own, signs."""
     picture = rng.integers(0, 200, (40, 60, 3), np.uint8)
     relevance = np.zeros((10, 10, 3), np.float32)
     unchanged = overlay(picture, relevance, fit="squash")
@@ -385,7 +383,6 @@ if frame is not None:
 
 @pytest.mark.release
 def test_a_program_is_checked_by_its_types(tmp_path):
-    """It passes mypy's strictest checks."""
     api = pytest.importorskip("mypy.api")
     (tmp_path / "right.py").write_text(SCRIPT)
     words = ["--strict", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent"]

@@ -113,7 +113,6 @@ def test_regions_end_at_the_borders_of_a_letterbox():
 
 
 def test_an_engine_explains_the_region_at_a_place(engine):
-    """The largest region without a place; the pixel alone where that is asked for."""
     assert engine.fit == "letterbox"
 
     def explained(**aim):
@@ -303,7 +302,6 @@ def engine_of(words, *sets):
 
 @pytest.mark.parametrize("fit", ["crop", "squash", "letterbox"])
 def test_a_region_is_explained_as_the_picture_of_it_alone(words, rng, fit):
-    """The map is the cropped picture's, and lies where that was cut out."""
     picture = rng.integers(0, 256, (100, 200, 3), np.uint8)
     inside = engine_of(words, f"input.fit={fit}", "input.region=0.25,0.1,0.75,0.8")
     cropped = engine_of(words, f"input.fit={fit}")

@@ -92,7 +92,6 @@ def test_an_output_as_configuration_repeats_the_run(run, explained, picture, tmp
 
 
 def test_another_model_is_refused_unless_chosen(run, explained, picture, tiny_model, tmp_path):
-    """The run would not be the same; the message names the option that accepts it."""
     model, output = tmp_path / "m.keras", tmp_path / "a.npz"
     shutil.copy(tiny_model, model)
     made = [picture, "--model", model, "--preprocess", "rescale", "-o", output]
@@ -127,7 +126,6 @@ def test_films_and_pictures_keep_it(example, tmp_path, rng):
 
 
 def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
-    """The settings of recordings are among those that are kept."""
     source = media.write_video(tmp_path / "in.mp4", media.numbered(3))
     words = [source, "-o", tmp_path / "o.mp4", "--stats", tmp_path / "s.json", "--sidecar"]
     words += ["--model", tiny_model, "--preprocess", "none", "--layout", "map"]
@@ -206,7 +204,6 @@ def test_show_says_in_a_line_what_it_cannot_show(run, example, tmp_path):
     ],
 )
 def test_arrays_that_claim_more_than_they_hold_are_not_read(tmp_path, header):
-    """Neither memory nor objects are made of what a header says."""
     text = f"{header:<117}\n".encode()
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         data = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
@@ -239,7 +236,6 @@ def test_where_something_was_is_not_recorded():
 
 
 def test_settings_are_read_back_as_they_were(example):
-    """Sizes, rules and patterns come back through JSON as the same configuration."""
     sets = (
         "model.size=96x128", 'lrp.layers={a_*: flat, Dense: "alpha_beta(1, 0)"}',
         "overlay.opacity=0.5", "lrp.absorb_bias=false",
@@ -357,7 +353,6 @@ def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
 
 
 def test_photos_get_the_same(run, words, tmp_path, rng):
-    """A folder: one sidecar, one folder of maps; the damaged one is named."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in ("a.png", "b.png"):

@@ -161,7 +161,6 @@ def test_every_fault_has_its_tests(row):
     "left_out", ["## Exporting", pytest.param("nothing", marks=pytest.mark.release)]
 )
 def test_the_python_of_the_documentation_runs(left_out, tmp_path, monkeypatch):
-    """The examples of the page, one after the other, on a grey photo."""
     media.write_picture(tmp_path / "photo.jpg", media.plain((90, 90, 90), size=(120, 160)))
     monkeypatch.chdir(tmp_path)
     names: dict = {}

@@ -107,7 +107,6 @@ def test_each_picture_has_its_own_target(of_several, rng):
 
 
 def test_one_picture_has_several_targets(of_several, rng):
-    """One entry for each target, as in calls one by one."""
     explainer = of_several
     x = rng.normal(size=(1, 16, 16, 3)).astype("float32")
     targets = np.array([3, 0, 3, 1])
@@ -125,7 +124,6 @@ def test_one_picture_has_several_targets(of_several, rng):
 
 
 def test_wrong_sequences_of_targets_are_refused(abcde, rng):
-    """Too few, none, unknown, nested, no classes at all."""
     x = rng.normal(size=(3, 16, 16, 3))
     for targets, message in (
         ([0, 1], "a sequence of 3, one for each picture. Received a sequence of 2"),
@@ -206,7 +204,6 @@ def test_average_pools_share_in_proportion(rng):
 
 
 def test_a_model_that_ends_in_logits_gets_a_softmax_and_says_so(caplog, rng):
-    """The added softmax is announced, its scores sum to 1."""
     x = keras.Input((6, 6, 3))
     model = keras.Model(x, layers.Dense(4)(layers.Flatten()(x)), name="bare")
     explainer = Explainer(model)
@@ -271,14 +268,12 @@ ENDS_IN_SCORES = {
 
 @pytest.mark.parametrize("build", ENDS_IN_SCORES.values(), ids=ENDS_IN_SCORES)
 def test_scores_stay_as_they_are(build, caplog):
-    """Models that end in probabilities get no second softmax."""
     ours, keras_own = scores_of(build)
     np.testing.assert_allclose(ours, keras_own, atol=1e-6)
     assert "softmax is added" not in caplog.text
 
 
 def test_a_nested_model_may_have_an_output_that_nobody_uses(rng):
-    """Relevance ignores the branch."""
     inner_in = keras.Input((4, 4, 3))
     left = layers.Flatten()(layers.Conv2D(2, 1, activation="relu")(inner_in))
     right = layers.Flatten()(layers.Conv2D(2, 2)(inner_in))
@@ -304,7 +299,6 @@ def test_quantised_weights_and_two_inputs_are_refused():
 
 
 def test_half_precision_models_are_explained_in_float32(rng):
-    """The weights of a model that was trained in mixed precision."""
     policy = keras.DTypePolicy("mixed_bfloat16")
     x = keras.Input((6, 6, 3))
     h = layers.Flatten()(layers.Conv2D(4, 3, activation="relu", dtype=policy)(x))

@@ -175,7 +175,6 @@ def test_outputs_of_zero():
 
 
 def test_flat_ignores_the_pixels_and_the_padding(rng):
-    """The same map for any picture; nothing outside the support."""
     step = built(layers.Conv2D(4, 3, padding="same"))
     support = np.zeros((1, *SHAPE), "float32")
     support[:, 1:5, 1:4] = 1
@@ -299,7 +298,6 @@ def convolutional_model(rng):
 
 
 def test_every_composite_equals_its_naive_derivation_with_biases(rng):
-    """Layer by layer as matrices; z+ alone leaves the biases out."""
     model, x = convolutional_model(rng)
     explanation = Explainer(model, also=list(COMPOSITES), low=-6, high=6)(x)
     assert explanation.maps.keys() == NAIVE_RULES.keys()

@@ -380,7 +380,6 @@ CONSTANTS = {
 
 @pytest.mark.parametrize("case", CONSTANTS)
 def test_constants_that_take_too_much_memory_are_not_computed(tmp_path, case):
-    """A graph asks for them in a few bytes."""
     compute, expected = CONSTANTS[case]
     folder = saved(tmp_path / "model", lambda m, x: m.vector(x) + tf.reduce_mean(compute(m)))
     network = load_network(folder, preprocess="rescale")

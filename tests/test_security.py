@@ -101,7 +101,6 @@ def reached(file):
 
 
 def test_what_is_secret_in_a_source_stands_nowhere(run, tiny_model, tmp_path, monkeypatch):
-    """A camera with a password: screen, film, its lines, figures."""
     monkeypatch.chdir(tmp_path)
     model = ("--model", tiny_model, "--preprocess", "tf", "--display", "none", "-vv")
     with MjpegServer(fps=30, size=(120, 160)) as server:
@@ -247,7 +246,6 @@ def test_no_process_takes_modules_from_the_current_folder(run, tiny_model, tmp_p
 
 @pytest.mark.parametrize("way", ["playlist", "redirection"])
 def test_a_camera_does_not_say_whom_else_to_ask(way):
-    """Its server answers with another one's address: that is not gone to."""
     with serving(lambda handler: handler.send_error(404)) as (other, asked_there):
         playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{other}/a.ts\n#EXT-X-ENDLIST\n"
 
@@ -285,7 +283,6 @@ def test_what_is_masked(text, shown):
 
 
 def test_masking_a_long_text_ends():
-    """Two million letters that look like addresses."""
     text = "a" * 21 + ":/"
     assert masked(text * 90_000) == text * 90_000
 
@@ -326,7 +323,6 @@ def test_companions_follow_no_links(run, tiny_model, tmp_path, monkeypatch, word
     ],
 )
 def test_exit_codes_hold_where_nobody_listens(line, code):
-    """A closed pipe, a log on a full disk, no streams at all."""
     words = ["bash", "-c", f"{sys.executable} -m realtime_lrp {line}"]
     assert subprocess.run(words, capture_output=True, timeout=240).returncode == code
 

@@ -99,7 +99,6 @@ def test_a_token_comes_from_a_file_else_the_environment_else_it_is_kept(state, m
 
 
 def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path):
-    """The message says what to do and never holds the token."""
     file = tmp_path / "token"
     with pytest.raises(MissingInputError, match="cannot be read"):
         access.read_token(str(file))
@@ -117,7 +116,6 @@ def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path):
 
 
 def test_the_watch_token_is_made_from_the_other_and_lets_only_watch():
-    """It is the same at each start with the same token; case counts."""
     tokens = access.Tokens(TOKEN)
     assert tokens.role(TOKEN) is Role.CONTROL
     assert tokens.role(tokens[Role.WATCH]) is Role.WATCH
@@ -195,7 +193,6 @@ def test_pages_of_other_sites_are_refused(served, origin, status):
 
 
 def test_every_answer_forbids_to_keep_it_and_to_load_from_elsewhere(served):
-    """Also errors; the cookie of the page is for the page alone."""
     for path in ("/", "/figures", "/snapshot.png", "/healthz", "/nothing"):
         for token in (TOKEN, ""):
             _, headers, _ = served.get(path, token)
@@ -223,7 +220,6 @@ def test_the_page_names_no_other_server_and_works_below_any_path():
 
 
 def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
-    """Those in between are never sent, and channels not before."""
     with served.socket() as viewer:
         assert json.loads(viewer.recv(timeout=300)) == {
             "type": "role", "control": True, "watch": served.tokens[Role.WATCH], "fingerprint": "",
@@ -246,7 +242,6 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
 
 
 def test_nothing_is_encoded_for_nobody(served):
-    """Who comes later does not get the picture that the last viewer left behind."""
     served.until(lambda: not served.exchange.watched)
     assert not served.exchange.picture_wanted
     served.publish(200)
@@ -260,7 +255,6 @@ def test_nothing_is_encoded_for_nobody(served):
 
 
 def test_other_programs_read_the_pictures_as_mjpeg(served):
-    """FFmpeg does, as OBS and players do; when it leaves nobody watches."""
     address = f"http://127.0.0.1:{served.port}/view.mjpg?token={TOKEN}"
     ended = threading.Event()
 
@@ -292,7 +286,6 @@ def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
 
 
 def test_every_command_is_named_on_the_page():
-    """By the server's table, or by an element that does it by itself."""
     five, facts = answer(scores=(0.2,) * 5, labels="abcde")
     chosen = config.load(command="serve").config
     state = replace(first_state(chosen, first_request(chosen)), answer=five, facts=facts)
@@ -367,7 +360,6 @@ def test_who_only_watches_changes_nothing_and_takes_no_files(served):
 
 
 def test_healthz_says_when_the_viewer_hangs(monkeypatch):
-    """What watches over services can start it again."""
     with serving_pages() as served:
         assert served.get("/healthz", "")[0] == 200
         monkeypatch.setattr(app, "HUNG_S", -1.0)
@@ -496,7 +488,6 @@ READ_FROM = {
 
 
 def test_every_field_that_the_page_reads_is_sent():
-    """A field that is missing in one kind of answer would stop the page."""
     scripts = "\n".join(one.read_text() for one in FILES.values() if one.name.endswith(".js"))
     for name, kinds in READ_FROM.items():
         read = set(re.findall(rf"(?<![.\w]){name}\??\.([a-z_]\w*)\b(?!\()", scripts))

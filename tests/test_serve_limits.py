@@ -47,7 +47,6 @@ def served():
 
 
 def test_viewers_are_forty_and_who_controls_has_a_place_besides(monkeypatch):
-    """The next one is told why, and can come when another has left."""
     assert exchange.MOST_VIEWERS == 40
     monkeypatch.setattr(exchange, "MOST_VIEWERS", 2)
     monkeypatch.setattr(exchange, "CONTROL_PLACES", 1)
@@ -116,7 +115,6 @@ def test_who_sends_frames_without_pause_is_cut_off_and_others_keep_their_view(se
 
 
 def test_a_head_that_is_too_large_is_refused(served):
-    """Also one that comes whole, in one piece."""
     assert served.get("/", X="a" * 15_000)[0] == 200
     for size in (17_000, 60_000):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -278,7 +276,6 @@ def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
 
 
 def test_a_row_and_a_layer_that_are_chosen_are_events():
-    """Numbers that no channel has are no message."""
     explainer = SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8})
     relevance = SimpleNamespace(
         engine=SimpleNamespace(
@@ -324,7 +321,6 @@ def decoder():
 
 
 def test_an_untrusted_jpeg_is_decoded_in_a_child_process(decoder):
-    """The channels are RGB."""
     picture = np.zeros((48, 64, 3), np.uint8)
     picture[..., 2] = 250  # red, for OpenCV
     decoded = decoder.decode(cv2.imencode(".jpg", picture)[1].tobytes())
@@ -507,7 +503,6 @@ def test_who_ends_the_decoder_is_served_no_more(relevance):
 
 
 def test_a_network_that_fails_costs_maps_and_nothing_else(relevance, caplog):
-    """Everybody is told, the log has one line, and the next maps come."""
     broken = SimpleNamespace(
         explainer=relevance.engine.explainer,
         explain=lambda *words: (_ for _ in ()).throw(RuntimeError("out of order")),
@@ -527,7 +522,6 @@ def test_a_network_that_fails_costs_maps_and_nothing_else(relevance, caplog):
 
 
 def test_a_camera_may_be_used_by_who_only_watches():
-    """Its map goes to that visitor alone."""
     kept = StandIn(lambda number, picture: len(picture).to_bytes(4, "little"))
     with (
         serving_pages(visitors=kept) as served,
@@ -543,7 +537,6 @@ def test_a_camera_may_be_used_by_who_only_watches():
 
 
 def test_the_connection_of_who_ends_the_decoder_is_closed():
-    """With the next picture; the reason says why."""
     with serving_pages(visitors=StandIn()) as served, served.socket() as phone:
         phone.send(b"harm")
         with pytest.raises(ConnectionClosed) as closed:

@@ -209,7 +209,6 @@ def test_controls_choose_what_is_computed_and_drawn(page):
 
 
 def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
-    """The field offers all classes; two of them are set against each other."""
     offered = page.eval_on_selector_all("#targets option", "all => all.map(one => one.value)")
     assert {"all", "top1", "heart", "star"} <= set(offered)
     page.fill("#target", "heart - star")
@@ -461,7 +460,6 @@ class TestTheAudience:
 
 
 def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
-    """The picture as it is shown, and what the window keeps beside it."""
     page.click("#freeze")
     pressed(page, "freeze").to_have_count(1)
     with page.expect_download() as picture:
@@ -541,7 +539,6 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
 
 
 def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(visit):
-    """A line says what is loading; before the first picture there are no figures."""
     news = {
         "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
         "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
@@ -596,7 +593,6 @@ def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
 
 
 def test_a_film_is_recorded_in_the_browser(page):
-    """It is downloaded when the recording ends; FFmpeg reads it."""
     page.keyboard.press("r")
     pressed(page, "record").to_have_count(1)
     page.evaluate("""() => {

@@ -224,7 +224,6 @@ def test_the_place_nearest_to_a_symbol_answers_for_it():
 def test_the_demo_writes_video_and_sheet_offline(
     frames, run, tmp_path, tmp_path_factory, monkeypatch
 ):
-    """Without display, camera or download: every frame of the clip."""
     clip = CLIP
     if frames < 300:
         clip = media.slowed(CLIP, tmp_path_factory.mktemp("clip") / "demo.mp4", 1, frames)

@@ -133,7 +133,6 @@ def test_what_another_thread_writes_is_removed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
 def test_what_is_ignored_stays_ignored(number):
-    """As with nohup, or for a background job of a shell script."""
     code = (
         f"import os, signal\nsignal.signal({int(number)}, signal.SIG_IGN)\n"
         "from realtime_lrp.system.signals import raise_on_signals\nraise_on_signals()\n"

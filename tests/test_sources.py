@@ -125,7 +125,6 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
 
 
 def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
-    """A broken JPEG costs itself."""
     driver(filmed(480, 640), None, np.zeros((0, 0, 3), np.uint8), filmed(480, 640))
     camera = Camera(0, {}, stop)
     pictures = [camera.read() for _ in range(3)]

@@ -63,11 +63,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 LONGEST = (
     "workers", "serve_page", "saved_models", "viewer_window", "references", "traced", "teach",
-    "onnx", "rules", "methods", "kiosk_loop", "evaluate", "video_faults",
+    "onnx", "methods", "kiosk_loop", "evaluate", "video_faults",
     "serve_limits", "live_relevance", "networks", "layers", "security", "shapes", "video",
     "hardware", "model_files", "provenance", "explanation", "hub", "config",
     "sources", "concepts", "relevance", "speed", "documented_commands", "kiosk_screen",
-    "export_onnx", "heads", "packaging", "modes", "engine_faults",
+    "export_onnx", "heads", "packaging", "modes",
 )  # fmt: skip
 
 

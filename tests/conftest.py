@@ -147,13 +147,15 @@ STOPS = [one for one in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, one)]
 
 
 @pytest.fixture(autouse=True)
-def _same_process() -> Iterator[None]:
+def _same_process(request: pytest.FixtureRequest) -> Iterator[None]:
     """What commands change of their process does not outlive a test, so any order will do.
 
     Levels and files of the log, what Ctrl-C and SIGTERM do, variables and limits. A process that
     ignores Ctrl-C, or has other variables, forks no children. What is warned of once in a process
-    is warned of in each test. No thread goes on to compute.
+    is warned of in each test. No thread goes on to compute. Weights begin with a file's SEED.
     """
+    if seed := getattr(request.module, "SEED", 0):
+        sys.modules["keras"].utils.set_random_seed(seed)
     if canonise := sys.modules.get("realtime_lrp.relevance.network.canonise"):
         canonise.warn_once.cache_clear()
     levels, handlers = _levels(), logging.root.handlers[:]

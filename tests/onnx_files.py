@@ -7,6 +7,11 @@ from onnx import helper, numpy_helper
 PICTURE = [1, 3, 6, 8]
 
 
+def numbers(*shape, seed=0):
+    """Normal random numbers, float32."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
 def written(path, nodes, arrays=(), shape=PICTURE, outputs=(("out", None),), opset=17, **changes):
     """Writes nodes that read the pictures "x", with constants by name; returns the path as text."""
     values = {name: np.asarray(value) for name, value in dict(arrays).items()}

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import layers, ops
 from media import SHARED, needs_files
 from onnx.reference import ReferenceEvaluator
-from onnx_files import node, written
+from onnx_files import node, numbers, written
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, UsageError
@@ -334,10 +334,6 @@ def test_guided_backprop_finds_relus_in_operations_of_their_own(name):
 F = np.float32
 PLACES, CLASSES = 48, 3
 SHAPE = [1, 3, 12, 16]
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(F)
 
 
 def begin(classes=CLASSES):

@@ -19,10 +19,7 @@ from realtime_lrp.relevance.reading.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.rules.layer_contexts import layer_contexts, pixel_stride
 
-
-@pytest.fixture(autouse=True)
-def _same_weights_in_every_run():
-    keras.utils.set_random_seed(5)
+SEED = 5
 
 
 def network(build, shape=(9, 8, 3), classes=4):

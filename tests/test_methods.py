@@ -18,12 +18,9 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
+SEED = 5
+
 METHODS_OF_ONE_PASS = [name for name in METHODS if not METHODS[name].perturb]
-
-
-@pytest.fixture(autouse=True)
-def _same_weights_in_every_run():
-    keras.utils.set_random_seed(5)
 
 
 @pytest.fixture(scope="module")

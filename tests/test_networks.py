@@ -32,6 +32,8 @@ from realtime_lrp.realtime.viewer.view import canvas_size
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.view.text import draw_lines
 
+SEED = 4
+
 
 def test_labels_may_be_a_list():
     names = [f"thing {number}" for number in range(10)]
@@ -318,11 +320,6 @@ def test_each_row_says_what_keras_downloads(name):
         model = builder(weights="imagenet", **application.options)
     assert [download.name for download in downloads] == [application.file]
     assert application.megabytes == pytest.approx(4 * model.count_params() / 2**20, rel=0.1, abs=2)
-
-
-@pytest.fixture(autouse=True)
-def _same_weights():
-    keras.utils.set_random_seed(4)
 
 
 class Doubled(layers.Layer):

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 from onnx.reference import ReferenceEvaluator
-from onnx_files import convolutional, convolutional_file, node, written
+from onnx_files import convolutional, convolutional_file, node, numbers, written
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, UsageError
@@ -22,10 +22,6 @@ from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 
 F = np.float32
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(F)
 
 
 def case(kind, *constants, name=None, before=(), **attributes):

@@ -28,10 +28,7 @@ from realtime_lrp.relevance.rules.rules import (
 )
 from realtime_lrp.relevance.rules.sharing import weighted
 
-
-@pytest.fixture(autouse=True)
-def _same_weights_in_every_run():
-    keras.utils.set_random_seed(5)
+SEED = 5
 
 
 def largest_difference(a, b) -> float:

@@ -28,12 +28,9 @@ from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import steps_of
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
+SEED = 7
+
 pytestmark = pytest.mark.usefixtures("compiled")
-
-
-@pytest.fixture(autouse=True)
-def _same_weights_in_every_run():
-    keras.utils.set_random_seed(7)
 
 
 def graph_function(function):

@@ -22,10 +22,7 @@ from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.rules.composites import Composite, any_layer
 from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext
 
-
-@pytest.fixture(autouse=True)
-def _same_weights():
-    keras.utils.set_random_seed(11)
+SEED = 11
 
 
 class Computed(layers.Layer):

@@ -534,14 +534,16 @@ def test_the_picture_goes_on_while_a_map_takes_long(monkeypatch, tmp_path, tiny_
             assert not ended.is_set(), "no further map is needed"
             return super().begin(*words, **more)
 
-    def end_after_three_maps(picture):
-        if figures_made[0].maps == 3:
-            ended.set()
-            signal.raise_signal(signal.SIGTERM)
+    class Ending(live.Loop):
+        def turn(self):
+            if figures_made[0].maps == 3:
+                ended.set()
+                signal.raise_signal(signal.SIGTERM)
+            return super().turn()
 
     monkeypatch.setattr(live, "Stats", new_figures)
     monkeypatch.setattr(engines, "Engine", Slow)
-    monkeypatch.setattr(live, "_show_nowhere", end_after_three_maps)
+    monkeypatch.setattr(live, "Loop", Ending)
     with MjpegServer(fps=30, size=(480, 640)) as server:
         live.run(settings(tiny_model, server.url), stats=tmp_path / "s.json")
         sent = server.sent

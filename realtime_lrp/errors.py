@@ -117,7 +117,8 @@ def _masked_line(line: str) -> str:
     found = _ADDRESS.search(line)
     if not found:
         return line
-    before, address = line[: found.end()], line[found.end() :]
+    before = line[: found.end()]
+    address = line[found.end() :]
     at = address.rfind("@")
     if at >= 0:
         address = f"***{address[at:]}"
@@ -132,7 +133,8 @@ def _without_query(scheme: str, address: str) -> str:
         further = _ADDRESS.search(address, start)
         if not further:
             return address
-        scheme, start = further[0], further.end()
+        scheme = further[0]
+        start = further.end()
     return address[:start] + _QUERY.sub(r"\1***", address[start:], count=1)
 
 

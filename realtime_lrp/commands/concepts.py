@@ -90,7 +90,8 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
         row = sheet[y : y + TILE, x : x + width]
         name = names.get(layer, {}).get(channel, "")
         _write_beside(row, layer, channel, known, name)
-        relevant, activating = gallery.pictures(layer, channel), gallery.activating(layer, channel)
+        relevant = gallery.pictures(layer, channel)
+        activating = gallery.activating(layer, channel)
         kinds = relevant[:RELEVANT], activating[:ACTIVATING]
         for start, pictures in zip(starts, kinds, strict=True):
             for place, picture in enumerate(pictures):
@@ -223,7 +224,8 @@ def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Pat
 
 def _check_distinct(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:
     """Refuses an output that is an input or another output."""
-    chosen, model = config.concepts, config.model
+    chosen = config.concepts
+    model = config.model
     files = {
         "-o": options.output,
         "--sheet": options.sheet,

@@ -19,7 +19,8 @@ from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.tiles import contact_sheet
 
-CLIP, SCENES = ASSETS / "demo.mp4", ASSETS / "scenes.mp4"
+CLIP = ASSETS / "demo.mp4"
+SCENES = ASSETS / "scenes.mp4"
 """One drawing after another, and several at once for the detector."""
 
 SHEET_PICTURES = 12

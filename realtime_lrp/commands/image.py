@@ -98,7 +98,9 @@ class PictureRun:
         self, config: Config, options: ImageOptions, targets: Mapping[Path, Path],
         companions: Companions,
     ):  # fmt: skip
-        self._config, self._options, self._targets = config, options, targets
+        self._config = config
+        self._options = options
+        self._targets = targets
         self._companions = companions
         self._single = len(targets) == 1
         with_journal = options.resume or not self._single
@@ -141,7 +143,8 @@ class PictureRun:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""
         if not (self._options.resume and self._journal and target.exists()):
             return False
-        manifest, state = self._journal.manifest(target), {"picture": state_of(target)}
+        manifest = self._journal.manifest(target)
+        state = {"picture": state_of(target)}
         known = fingerprint(source, self._config, {})
         if not self._options.overwrite:
             refuse_unknown(str(target), manifest, known, state)
@@ -174,7 +177,8 @@ class Explaining:
     """A network that explains pictures, with the files beside them."""
 
     def __init__(self, config: Config, companions: Companions):
-        self._config, self._companions = config, companions
+        self._config = config
+        self._companions = companions
         self._engine = engine_for(config)
         self._provenance = self._engine.provenance()
         companions.describe(self._provenance)

@@ -93,7 +93,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
 
 def run_name(config: Config, source: Path) -> str:
     """The name of the run's folder: the picture and every setting that is not at its default."""
-    lrp, model = config.lrp, config.model
+    lrp = config.lrp
+    model = config.model
     changed = {
         **model.model_dump(exclude_defaults=True, exclude={"name", "labels"}),
         **lrp.model_dump(exclude_defaults=True, exclude={"method", "composite", "target"}),
@@ -167,7 +168,8 @@ def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) ->
 def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> None:
     _write_histogram(f"{tag}/activation, histogram", activation)
     _write_histogram(f"{tag}/relevance, histogram", relevance)
-    activation, relevance = tiles.as_maps(activation[0]), tiles.as_maps(relevance[0])
+    activation = tiles.as_maps(activation[0])
+    relevance = tiles.as_maps(relevance[0])
     channels = tiles.strongest(relevance)
     for name, maps, colours in (
         ("activation", activation, tiles.activation_colours),
@@ -180,8 +182,10 @@ def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> N
 
 def _write_pool(tag: str, record: LayerRecord) -> None:
     """Writes both tensors of a max pool side by side, the one it reads on the left."""
-    handed_down, arrived = tiles.as_maps(record.handed_down[0][0]), tiles.as_maps(record.arrived[0])
-    read, written = tiles.as_maps(record.inputs[0][0]), tiles.as_maps(record.output[0])
+    handed_down = tiles.as_maps(record.handed_down[0][0])
+    arrived = tiles.as_maps(record.arrived[0])
+    read = tiles.as_maps(record.inputs[0][0])
+    written = tiles.as_maps(record.output[0])
     channels = tiles.strongest(handed_down, POOL_CHANNELS)
     captions = f"reads {shape_text(record.inputs[0])}", f"writes {shape_text(record.output)}"
     for name, pair, colours in (
@@ -282,7 +286,8 @@ def shape_text(tensor: np.ndarray) -> str:
 
 
 def _max_pool_line(record: LayerRecord) -> str:
-    (read,), (handed_down,) = record.inputs, record.handed_down
+    (read,) = record.inputs
+    (handed_down,) = record.handed_down
     arrived_at = np.count_nonzero(record.arrived)
     return (
         f"{record.name} reads {shape_text(read)} and writes {shape_text(record.output)}: "

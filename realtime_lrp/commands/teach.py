@@ -43,7 +43,8 @@ def live(
     """Runs the viewer; a network that was taught learns more, and its file may be the output."""
     model = Path(config.model.name)
     check_output(output, overwrite or same_file(output, model))
-    lesson, taught = begin_lesson(model, classes), list[str]()
+    lesson = begin_lesson(model, classes)
+    taught = list[str]()
 
     def save(engine: Engine, lesson: Lesson) -> str:
         write(output, engine, lesson, overwrite=True)
@@ -137,7 +138,8 @@ def _read(
 ) -> None:  # fmt: skip
     """Reads a class; each recording, and all its pictures together, become a showing."""
     shown: dict[int, Showing] = {}
-    found, count = pictures.read(), 0
+    found = pictures.read()
+    count = 0
     with Progress(1, unit="pictures", logged=True) as progress:
         progress.begin(lesson.classes[number], pictures.total)
         while batch := list(islice(found, BATCH)):

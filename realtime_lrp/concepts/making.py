@@ -86,7 +86,8 @@ KEPT = 256  # pictures that are remembered for each channel; of equal ones a row
 OFTEN = 4  # a channel is often relevant where it is among the four with the largest shares
 THUMBNAIL = 8  # rows and columns of grey thumbnails, by which nearly equal pictures are found
 
-ALIKE, ALIKE_PART = 3.0, 0.3
+ALIKE = 3.0
+ALIKE_PART = 0.3
 """Mean difference of grey values, out of 255, and as a part of their standard deviation, below
 which two pictures are alike. Frames of a bottle that is moved about differ by 0.11 (median), 900
 drawings of symbols by 0.38 or more."""
@@ -106,7 +107,8 @@ class Best:
     def add(self, first: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Takes pictures into account, from the `first` number on; arrays are [B, channels]."""
         new = np.empty(values.T.shape, self.found.dtype)
-        new["value"], new["position"] = values.T, positions.T
+        new["value"] = values.T
+        new["position"] = positions.T
         new["picture"] = np.arange(first, first + len(values))
         self.found = np.concatenate([self.found, new], axis=1)
         if self.found.shape[1] > 2 * KEPT:
@@ -129,7 +131,8 @@ class Ranking:
     """
 
     def __init__(self, channels: int, classes: int):
-        self.relevant, self.activating = Best(channels), Best(channels)
+        self.relevant = Best(channels)
+        self.activating = Best(channels)
         self.often: np.ndarray = np.zeros(channels, np.int64)
         self.by_class: np.ndarray = np.zeros((classes, channels))
 
@@ -182,9 +185,12 @@ class Making:
     """
 
     def __init__(self, engine: Engine, pictures: Pictures, layers: Sequence[str], side: int = SIDE):
-        self._engine, self._pictures, self._side = engine, pictures, side
+        self._engine = engine
+        self._pictures = pictures
+        self._side = side
         counts = engine.explainer.channel_counts()
-        self._layers, self._counts = tuple(layers), counts
+        self._layers = tuple(layers)
+        self._counts = counts
         self.rankings = {
             layer: Ranking(counts[layer], engine.explainer.classes) for layer in layers
         }

@@ -251,7 +251,8 @@ def _times(value: str) -> Iterator[tuple[int, int]]:
     for part in value.split(","):
         found = re.fullmatch(r"\s*(\d\d?):([0-5]\d)\s*-\s*(\d\d?):([0-5]\d)\s*", part, re.ASCII)
         hour, minute, end_hour, end_minute = map(int, found.groups()) if found else (0, 0, 0, 0)
-        begin, end = hour * 60 + minute, end_hour * 60 + end_minute
+        begin = hour * 60 + minute
+        end = end_hour * 60 + end_minute
         if begin == end or begin >= DAY or end > DAY:
             raise ValueError(
                 f"expected times such as 09:00-17:30, from 00:00 to 24:00, instead of "

@@ -46,7 +46,8 @@ class BoxNumbers:
         """The result with the numbers; in another source boxes lie elsewhere."""
         if result.found is None:
             return result
-        elsewhere, self._source = source != self._source, source
+        elsewhere = source != self._source
+        self._source = source
         pairs = []
         for number, (known, unseen) in self._known.items():
             for place, one in enumerate(result.found):
@@ -101,7 +102,8 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
     """
     if result.segments:
         return region_outlines(engine, result, result.segments)
-    part, contrast = part_of(result, alone), result.target.contrasts
+    part = part_of(result, alone)
+    contrast = result.target.contrasts
     return tuple(
         Outline(
             one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %",
@@ -120,7 +122,8 @@ def drawn_map(result: Result, look: Look, index: int = 0) -> Drawn:
     With several boxes the relevance of each has its colour, unless a colour map is chosen or
     classes are set against each other; a box alone is drawn as any other map.
     """
-    one, found = result.maps[index], result.found or ()
+    one = result.maps[index]
+    found = result.found or ()
     plain = not found or look.colormap is not None or one.strength.ndim == 3
     if plain or result.target.contrasts:
         return drawable(one, result, one.fade, one.signed, one.name)
@@ -153,5 +156,6 @@ def look_of(engine: Engine) -> Look:
 
 def painted(engine: Engine, picture: np.ndarray, result: Result) -> Painted:
     """The first map of a result, scaled by itself, and its boxes."""
-    look, outlines = look_of(engine), outlines_of(engine, result)
+    look = look_of(engine)
+    outlines = outlines_of(engine, result)
     return paint(picture, [drawn_map(result, look)], look, result.region.box, outlines)

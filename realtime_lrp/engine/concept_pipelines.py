@@ -42,8 +42,11 @@ class ConceptPipelines:
         self, explainer: Explainer, default: str | None, prepare: Callable[[tf.Tensor], tf.Tensor],
         reduce: Callable[[tf.Tensor], Any], on: Device,
     ) -> None:  # fmt: skip
-        self._explainer, self._prepare, self._reduce = explainer, prepare, reduce
-        self._default, self._on = default, on
+        self._explainer = explainer
+        self._prepare = prepare
+        self._reduce = reduce
+        self._default = default
+        self._on = on
         self.layers = explainer.concept_layers if default else ()
         self._ready: OrderedDict[str, Callable[..., Explained]] = OrderedDict()
         self._problems: dict[str, tuple[str, float]] = {}  # why, and until when it is not tried
@@ -70,7 +73,8 @@ class ConceptPipelines:
         """Compiles the function of a layer and runs it once; a failure becomes its problem."""
         if self.is_ready(wanted):
             return
-        explainer, layer = self._explainer, self.layer(wanted)
+        explainer = self._explainer
+        layer = self.layer(wanted)
         try:
             # the memory of a GPU is known when it does not suffice
             if not self._on.is_gpu and explainer.pictures_at_once() < NEEDED:

@@ -87,7 +87,8 @@ def shortest_times(*runs: Callable[[], object]) -> PrecisionTimes:
 @functools.cache
 def computes_bfloat16() -> bool:
     """Whether convolutions and their adjoints run in bfloat16 on this CPU; older ones refuse."""
-    a, kernel = tf.ones([1, 8, 8, 16], tf.bfloat16), tf.ones([3, 3, 16, 16], tf.bfloat16)
+    a = tf.ones([1, 8, 8, 16], tf.bfloat16)
+    kernel = tf.ones([3, 3, 16, 16], tf.bfloat16)
 
     def there_and_back(a: tf.Tensor) -> tf.Tensor:
         z = tf.nn.relu(tf.nn.conv2d(a, kernel, 2, "SAME"))
@@ -106,7 +107,8 @@ def _timed_layers(dtype: tf.DType) -> Callable[[], object]:
     inputs, outputs = DENSE
     picture = tf.ones([1, rows, columns, channels], dtype)
     window = tf.fill([3, 3, channels, channels], tf.constant(1 / 9 / channels, dtype))
-    vector, matrix = tf.ones([1, inputs], dtype), tf.ones([outputs, inputs], dtype)
+    vector = tf.ones([1, inputs], dtype)
+    matrix = tf.ones([outputs, inputs], dtype)
 
     def layers(*tensors: tf.Tensor) -> list[tf.Tensor]:
         picture, window, vector, matrix = tensors

@@ -44,7 +44,8 @@ from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region
 
-TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
+TOLERANCE = 0.01
+TOLERANCE_FAST = 0.05
 """`MapKind.tolerance` of LRP in float32; and in the faster types, and of integrated gradients."""
 
 log = logging.getLogger(__name__)
@@ -94,8 +95,11 @@ class Engine(PictureEngine):
         check_names(config)
         self.config = config
         self.gallery: Gallery | None = None
-        self._moving, self._by_channel = moving, by_channel
-        self._keep_model, self._otherwise, self._named = keep_model, otherwise, named
+        self._moving = moving
+        self._by_channel = by_channel
+        self._keep_model = keep_model
+        self._otherwise = otherwise
+        self._named = named
         self.also = tuple(also)
         self._load(device())
 
@@ -104,7 +108,8 @@ class Engine(PictureEngine):
         check_names(config)
         graph = build_graph(self.model, size=config.model.size)
         other = copy(self)
-        other.config, other.also = config, tuple(also)
+        other.config = config
+        other.also = tuple(also)
         other._prepare(graph, self._device)
         return other
 
@@ -138,7 +143,9 @@ class Engine(PictureEngine):
             self.config = self.config.changed(lrp={"composite": self.auto_composite})
         self.scores_ready = False
         config = self.config
-        self.device, self._device, self._pool = on.name, on, None if on.is_gpu else pool()
+        self.device = on.name
+        self._device = on
+        self._pool = None if on.is_gpu else pool()
         self.in_flight = 2 if on.is_gpu else core_count() if self._pool else 1
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
@@ -292,7 +299,8 @@ class Engine(PictureEngine):
         A place of an `aim` that the network does not see stands for none.
         """
         rows, columns = self.explainer.places
-        weights, at = np.full((rows, columns), -1, np.float32), (aim or Aim.of(self.config)).at
+        weights = np.full((rows, columns), -1, np.float32)
+        at = (aim or Aim.of(self.config)).at
         weights[region.part_of((rows, columns))] = 0
         if at is None:
             return weights
@@ -309,8 +317,11 @@ class Engine(PictureEngine):
 
     def _begin(self, batch: Batch) -> Callable[[], list[Result]]:
         """`begin` in the thread that calls it."""
-        on, pipelines, explainer = self._device, self.concepts, self.explainer
-        count, concepts = len(batch.pictures), batch.concepts
+        on = self._device
+        pipelines = self.concepts
+        explainer = self.explainer
+        count = len(batch.pictures)
+        concepts = batch.concepts
         needed = count * (NEEDED if concepts else 1)
         fits = count == 1 or on.is_gpu or needed <= explainer.pictures_at_once() // self.in_flight
         output = None
@@ -408,7 +419,8 @@ class Engine(PictureEngine):
         target: OneTarget = result.target
         place = None
         if isinstance(result, FoundBox):
-            target, place = target if result.target.classes else result.label, result.place
+            target = target if result.target.classes else result.label
+            place = result.place
         return self.on_device(self.explainer.layers, picture[None], target, index, place)
 
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
@@ -420,7 +432,8 @@ class Engine(PictureEngine):
         config = config or self.config
         if config.lrp.composite == AUTO:
             config = config.changed(lrp={"composite": self.composite})
-        model, lrp = config.model, config.lrp
+        model = config.model
+        lrp = config.lrp
         return msgspec.structs.replace(
             self.explainer.provenance(),
             model=ModelProvenance(

@@ -54,7 +54,10 @@ class ExportedExplainer:
       fixed: the target where the file has no other, or None.
     """
 
-    passes, flops, weights, traces = 0, 0, 0, 1
+    passes = 0
+    flops = 0
+    weights = 0
+    traces = 1
     unsuited: tuple[str, ...] = ()
     concept_layers: tuple[str, ...] = ()
     advice = ""
@@ -62,7 +65,8 @@ class ExportedExplainer:
 
     def __init__(self, about: Exported, target: OneTarget) -> None:
         self.input_shape = (*about.size, 3)
-        self.stride, self.classes = about.map.stride, about.classes
+        self.stride = about.map.stride
+        self.classes = about.classes
         self.resolve = TargetResolver(about.classes, about.labels)
         self.fixed = self.resolve.read(about.target) if about.target else None
         self._signed = about.map.signed
@@ -111,7 +115,11 @@ class ExportedEngine(PictureEngine):
       UnavailableError: onnxruntime is not installed.
     """
 
-    detects, segments, in_flight, also, device = False, False, 1, (), "CPU"
+    detects = False
+    segments = False
+    in_flight = 1
+    also = ()
+    device = "CPU"
     concept_layer: str | None = None
     scores_ready = True  # nothing is compiled for them
 
@@ -127,7 +135,8 @@ class ExportedEngine(PictureEngine):
 
     def _set(self, config: Config, also: Sequence[str]) -> None:
         self._check(config, also)
-        about, labels = self._about, config.model.labels
+        about = self._about
+        labels = config.model.labels
         self.auto_composite = about.composite or config.lrp.composite
         known = {"method": about.method, "composite": self.auto_composite, "precision": "float32"}
         self.config = config.changed(lrp=known)
@@ -143,7 +152,9 @@ class ExportedEngine(PictureEngine):
         )
 
     def _check(self, config: Config, also: Sequence[str]) -> None:
-        about, lrp, model = self._about, config.lrp, config.model
+        about = self._about
+        lrp = config.lrp
+        model = config.model
         own = about.composite or about.method
         wrong = (
             (lrp.method not in ("lrp", about.method), f"The method {lrp.method}"),
@@ -216,7 +227,8 @@ class ExportedEngine(PictureEngine):
     def _result(
         self, picture: np.ndarray, region: Region, target: Target, refusal: ConceptResult | None
     ) -> Result:
-        resolved, drawn = self.explainer.resolve(target), self._about.map
+        resolved = self.explainer.resolve(target)
+        drawn = self._about.map
         weights = _plain(resolved, drawn.from_scores)
         if weights is None and self.explainer.fixed is None:
             weights = _weights(resolved, self._run(picture, None)[0], drawn.from_scores)

@@ -36,13 +36,15 @@ class Finder:
             error.args = (f"--follow {followed.name}: {error}",)
             error.about = "follow"  # it is no setting of the network that is explained
             raise
-        self._explainer, self._device = explainer, on
+        self._explainer = explainer
+        self._device = on
 
     def __call__(
         self, pictures: Sequence[np.ndarray] | np.ndarray, aspect: float = 1.0
     ) -> list[list[FloatBox]]:
         """The boxes of the things in each picture, uint8 [H, W, 3] RGB, the largest first."""
-        size, fit = self._explainer.input_shape[:2], self._network.fit
+        size = self._explainer.input_shape[:2]
+        fit = self._network.fit
         regions = [region_of(one.shape[:2], size, fit, aspect) for one in pictures]
         seen = np.stack([one.extract(p) for one, p in zip(regions, pictures, strict=True)])
         with tf.device(self._device.scope):

@@ -28,7 +28,8 @@ def gallery_of(engine: Engine) -> Gallery:
     gallery.check(engine.explainer.channel_counts())
     if config.concepts.names:
         _warn_of_no_names(config.concepts.names, gallery.names)
-    weights, name = config.model.weights, engine.network.name
+    weights = config.model.weights
+    name = engine.network.name
     gallery.other_network = other_network(gallery, weights, name, engine.files)
     if gallery.other_network:
         log.warning(
@@ -44,7 +45,8 @@ def other_network(gallery: Gallery, weights: str | None, name: str, files: Files
     An empty gallery was made with nothing. `weights` are as configured, `files` what the network is
     read from.
     """
-    made, model = gallery.contents, gallery.contents.provenance.get("model")
+    made = gallery.contents
+    model = gallery.contents.provenance.get("model")
     ours = hashes(files) if made.sha256 else {}
     same = all(ours.get(kind) == one for kind, one in made.sha256.items())
     if isinstance(model, dict) and "random" in (then := model.get("weights"), weights):
@@ -60,7 +62,8 @@ def other_network(gallery: Gallery, weights: str | None, name: str, files: Files
 
 def channel_names(engine: Engine) -> Mapping[int, str]:
     """The names that the configuration gives to channels of the engine's concept layer."""
-    chosen, layer = engine.config.concepts.names, engine.concept_layer
+    chosen = engine.config.concepts.names
+    layer = engine.concept_layer
     if not chosen or not layer:
         return {}
     names = read_names(Path(chosen))
@@ -76,6 +79,7 @@ def _warn_of_no_names(file: str, names: ChannelNames) -> None:
 
 def concept_settings(engine: Engine) -> dict[str, str]:
     """The settings that shape what a sidecar says of channels: "concepts.layer", and the names."""
-    names, layer = engine.config.concepts.names, engine.concept_layer
+    names = engine.config.concepts.names
+    layer = engine.concept_layer
     found = {"concepts.layer": layer, "concepts.names": names if layer else None}
     return {key: value for key, value in found.items() if value}

@@ -56,7 +56,8 @@ def load(config: Config, keep_model: bool, named: bool = True) -> tuple[Network,
             f"The model reads {network.channels} channels. Expected 3 (RGB) or 1 (luminance)."
         )
     if not (keep_model and model.count_params() <= MAX_KEPT_WEIGHTS):
-        network, model = replace(network, model=None), None
+        network = replace(network, model=None)
+        model = None
         gc.collect()  # reference cycles keep Keras models alive
     return network, graph
 
@@ -104,7 +105,8 @@ def quickest_explainer(
     On a CPU both are timed once, as many maps at once as are in flight later. Of a large network
     typical layers decide: they are its own.
     """
-    precision, lrp = choose_precision(config, moving), config.lrp
+    precision = choose_precision(config, moving)
+    lrp = config.lrp
     timed = precision == "auto" and not on.is_gpu
     kind = "a contrast" if VERSUS in lrp.target else "classes"
     maps = f"{', '.join((lrp.method, lrp.composite, *also))} of {kind}"

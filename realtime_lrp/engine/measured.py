@@ -114,7 +114,8 @@ def pace_of(name: str) -> Pace | None:
     return PACES.get(network_here(name))
 
 
-SLOW, QUICK = 5.0, 15.0
+SLOW = 5.0
+QUICK = 15.0
 """Maps a second below which a network is slow, and from which on it is quick."""
 
 QUICK_UNLESS_MEASURED = "mobilenet_v2"

@@ -83,7 +83,8 @@ def overlay(
       UsageError: the picture or the map has another form, the map is not finite, the opacity is
         not from 0 to 1, or there is no such colour map or fit.
     """
-    picture, relevance = np.asarray(picture), np.asarray(relevance)
+    picture = np.asarray(picture)
+    relevance = np.asarray(relevance)
     _check_picture(picture)
     if relevance.ndim != 3 or not np.isfinite(relevance).all():
         raise UsageError(

@@ -313,7 +313,8 @@ def fetch_results(
     elif output.of_layer:
         shares = output.of_layer.shares.numpy()
     segments = list(_segments(output, batch)) if output.regions else [None] * len(concepts)
-    scores, explained = output.scores.numpy(), output.explained.numpy().tolist()
+    scores = output.scores.numpy()
+    explained = output.explained.numpy().tolist()
     results = [
         Result(
             scores[n], tuple(explained[row]), batch.regions[n], maps[row], batch.targets[n],
@@ -344,7 +345,8 @@ def _with_boxes(
 ) -> Iterator[Result]:
     """The result of each picture: the sum of its `rows`, which are the results of its boxes."""
     pictures, boxes, labels, scores, places, sure = (one.numpy() for one in drawn)
-    inside, explained = output.inside.numpy(), output.explained.numpy()
+    inside = output.inside.numpy()
+    explained = output.explained.numpy()
     for picture, of_layer in enumerate(concepts):
         numbers = np.flatnonzero(pictures == picture).tolist()
         first = rows[numbers[0]]
@@ -413,14 +415,16 @@ def _result_maps(
 
 def fetch_concepts(layer: str, output: ChannelOutput) -> list[ConceptResult]:
     """Waits for the channels of a batch; one result for each picture."""
-    numbers, at_layer = output.channels.numpy(), output.shares.numpy()
+    numbers = output.channels.numpy()
+    at_layer = output.shares.numpy()
     shares = shares_of(at_layer)
     strengths, scales, totals, magnitudes = (
         one.numpy().reshape(*numbers.shape, *one.shape[1:]) for one in output.drawn
     )
 
     def concept(picture: int, place: int) -> ConceptMap:
-        at, channel = (picture, place), int(numbers[picture, place])
+        at = (picture, place)
+        channel = int(numbers[picture, place])
         return ConceptMap(
             strengths[at], float(scales[at]), float(totals[at]), float(magnitudes[at]),
             partial(_fetch, output.maps, at),

@@ -47,7 +47,8 @@ class Sight:
 
     def __init__(self, chosen: Input, size: tuple[int, int], fit: str, on: Device | None = None):
         self.fixed = corners(chosen.region) if chosen.region else None
-        self._size, self._fit = size, fit
+        self._size = size
+        self._fit = fit
         self._find: Find | None = None
         if chosen.follow:
             from realtime_lrp.engine.finding import Finder  # needs TensorFlow
@@ -186,7 +187,8 @@ class Track:
         self._source, passed, self._time = source, max(now - self._time, 0.0), now
         if found:
             thing = self._same(found)
-            self._seen, new = now, np.array(thing)
+            self._seen = now
+            new = np.array(thing)
             if self._box is not None:
                 kept = math.exp(-passed / SMOOTHED_S)
                 smoothed = kept * self._box + (1 - kept) * new
@@ -204,7 +206,8 @@ def around(thing: FloatBox, size: tuple[int, int], shape: float) -> Box:
 
     Its width divided by its height is `shape`, where the picture has room for that.
     """
-    (rows, columns), (x0, y0, x1, y1) = size, thing
+    (rows, columns) = size
+    (x0, y0, x1, y1) = thing
     margin = 2 * MARGIN * max(x1 - x0, y1 - y0)
     height = max(y1 - y0 + margin, (x1 - x0 + margin) / shape)
     height = min(height, rows, columns / shape)

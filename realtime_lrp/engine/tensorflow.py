@@ -27,7 +27,8 @@ def _leanly() -> Iterator[None]:
     modules are no garbage; looking for it takes 0.3 s now, and 0.2 s at each search. Objects that
     exist afterwards are left out of later searches.
     """
-    enabled, hidden = gc.isenabled(), "matplotlib" not in sys.modules
+    enabled = gc.isenabled()
+    hidden = "matplotlib" not in sys.modules
     gc.disable()
     if hidden:
         sys.modules["matplotlib"] = None  # type: ignore[assignment]

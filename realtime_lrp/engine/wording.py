@@ -95,7 +95,8 @@ def passes_note(engine: Engine, result: Result) -> str:
 
     For example "(mean of 20 passes, 99.2% of the difference)"; empty without such passes.
     """
-    passes, first = engine.explainer.passes, result.maps[0]
+    passes = engine.explainer.passes
+    first = result.maps[0]
     if not passes:
         return ""
     complete = ""

@@ -40,7 +40,8 @@ class TestScene:
 
 def drawn_scenes(count: int, seed: int, size: tuple[int, int]) -> list[TestScene]:
     """Deals drawn pictures out to scenes of one to `MOST`."""
-    rng, drawn = np.random.default_rng(seed), drawings(count, seed)
+    rng = np.random.default_rng(seed)
+    drawn = drawings(count, seed)
     ends = np.cumsum(rng.integers(1, MOST + 1, count))
     ends = ends[: 1 + np.searchsorted(ends, count)]
     parts = (np.split(one, ends[:-1]) for one in (drawn.pixels, drawn.masks, drawn.labels))
@@ -112,7 +113,8 @@ def _found(engine: Engine, scenes: Sequence[TestScene], some: np.ndarray) -> Ite
     pictures = np.stack([scenes[number].picture for number in some])
     seen = engine.explainer.detections(engine.network.prepare(pictures), MOST)
     for picture, number in enumerate(seen.count):
-        scene, taken = scenes[some[picture]], set[int]()
+        scene = scenes[some[picture]]
+        taken = set[int]()
         for box in range(number):
             label = int(seen.labels[picture, box])
             shared = intersection_over_union(seen.boxes[picture, box], scene.boxes).numpy()
@@ -133,7 +135,8 @@ class BoxEvaluation(Evaluation):
             return np.reshape(answer["scores"], (len(pictures), -1))
 
         self._boxes = samples.boxes
-        classes, labels = np.array([box.score for box in samples.boxes]), samples.labels
+        classes = np.array([box.score for box in samples.boxes])
+        labels = samples.labels
         super().__init__(engine, samples, seed, scores, classes, [*map(str, labels)])
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:

@@ -67,14 +67,18 @@ class Evaluation:
         self, engine: Engine, samples: Samples, seed: int,
         scores: Callable[[np.ndarray], np.ndarray], classes: np.ndarray, labels: Sequence[str],
     ):  # fmt: skip
-        self._engine, self._samples, self._seed = engine, samples, seed
-        self.classes, self._labels = classes, labels
+        self._engine = engine
+        self._samples = samples
+        self._seed = seed
+        self.classes = classes
+        self._labels = labels
         self._curves = CurveMeter(scores, samples.pictures, classes)
         self._on_part: Callable[[], None] = lambda: None  # called after each part of a row
         self._randomised: Mapping[str, keras.Model] = {}
 
     def measure(self, name: str) -> MeasuredRow:
-        explainer, rng = self._explainer(name), self._rng(name)
+        explainer = self._explainer(name)
+        rng = self._rng(name)
 
         def figures(samples: np.ndarray) -> Values:
             return self._figures(self._maps(explainer, name, samples), samples, rng)
@@ -106,7 +110,8 @@ class Evaluation:
                 raise DamagedInputError("No row could be measured. The lines above say why.")
             begin(len(names), CHANCE)
             rows.append(self.chance())
-        samples, network = self._samples, self._engine.network.name
+        samples = self._samples
+        network = self._engine.network.name
         described = samples.object, samples.names, self._labels
         return Measurement(network, self._seed, *described, REPLACED, rows, samples.counted)
 
@@ -174,7 +179,8 @@ class AnswerEvaluation(Evaluation):
             self._randomised = randomised(engine.model, seed, self._knows_classes)
 
     def measure(self, name: str) -> MeasuredRow:
-        explainer, rng = self._explainer(name), self._rng(name)
+        explainer = self._explainer(name)
+        rng = self._rng(name)
         compared: list[np.ndarray] = []
 
         def pairs(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -264,7 +270,9 @@ class CurveMeter:
     def __init__(
         self, scores: Callable[[np.ndarray], np.ndarray], pictures: np.ndarray, classes: np.ndarray
     ):
-        self._scores, self._pictures, self._classes = scores, pictures, classes
+        self._scores = scores
+        self._pictures = pictures
+        self._classes = classes
         deviation = min(pictures.shape[1:3]) * BLUR_SHARE
         self._blurred = np.stack([cv2.GaussianBlur(one, (0, 0), deviation) for one in pictures])
         self._whole, self._all_blurred = (

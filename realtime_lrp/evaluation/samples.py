@@ -65,7 +65,8 @@ def drawn_samples(count: int, seed: int) -> Samples:
 
 def read_boxes(path: Path, folder: Path) -> BoxesByFile:
     """Reads the boxes of the photos in a folder."""
-    where, boxes = str(path), {}
+    where = str(path)
+    boxes = {}
     try:
         text = read_limited(path, MAX_BOXES_BYTES, "a JSON file of boxes")
         for name, entries in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():

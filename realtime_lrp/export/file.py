@@ -97,7 +97,8 @@ def computation(engine: Engine, fixed: bool) -> tuple[Compute, list[tf.TensorSpe
 def written(compute: Compute, inputs: Sequence[tf.TensorSpec], outputs: Sequence[str]) -> Any:
     """The ONNX graph of a function of named tensors; DamagedInputError where a row is missing."""
     graph, results = frozen(compute, *inputs)
-    writer, names = Writer(), dict[str, str]()
+    writer = Writer()
+    names = dict[str, str]()
     for op in graph.get_operations():
         if op.type != "NoOp":
             made = _write(writer, op, [names[one.name] for one in op.inputs])
@@ -140,7 +141,9 @@ def _write(writer: Writer, op: tf.Operation, inputs: Sequence[str]) -> str | lis
 
 def about(engine: Engine, fixed: bool, difference: float) -> Exported:
     """The metadata of the file."""
-    explainer, network, lrp = engine.explainer, engine.network, engine.config.lrp
+    explainer = engine.explainer
+    network = engine.network
+    lrp = engine.config.lrp
     kind = engine.kinds[0]
     return Exported(
         name=network.name,

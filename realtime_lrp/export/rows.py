@@ -124,7 +124,8 @@ def _ranges(w: Writer, op: tf.Operation, shape: Sequence[int], *bounds: str) -> 
 
 def strided_slice(w: Writer, op: tf.Operation, a: str, *bounds: str) -> str:
     """a[begin:end:step], with axes that go and come."""
-    size, shape = op.inputs[0].shape.as_list(), op.outputs[0].shape.as_list()
+    size = op.inputs[0].shape.as_list()
+    shape = op.outputs[0].shape.as_list()
     ranges = _ranges(w, op, size, *bounds)
     cut = [axis for axis, one in enumerate(ranges) if one != range(size[axis])]
     if cut:
@@ -234,16 +235,19 @@ def resize_back(w: Writer, op: tf.Operation, r: str, *_: str) -> str:
 
 def space_to_batch(w: Writer, op: tf.Operation, a: str, block: str, edges: str) -> str:
     """Makes a picture of every second, third ... row and column, for dilated convolutions."""
-    (rows, columns), ends = w.values(block), np.zeros([4, 2], np.int64)
+    (rows, columns) = w.values(block)
+    ends = np.zeros([4, 2], np.int64)
     ends[1:3] = w.values(edges)
-    (n, *_, c), (_, height, width, _) = op.inputs[0].shape, op.outputs[0].shape
+    (n, *_, c) = op.inputs[0].shape
+    (_, height, width, _) = op.outputs[0].shape
     a = w.op("Reshape", w.op("Pad", a, ends.T.ravel()), [n, height, rows, width, columns, c])
     return reshape(w, op, w.op("Transpose", a, perm=[2, 4, 0, 1, 3, 5]))
 
 
 def batch_to_space(w: Writer, op: tf.Operation, a: str, block: str, crops: str) -> str:
     """Makes one picture of those that `space_to_batch` makes."""
-    (rows, columns), cut = w.values(block), w.values(crops)
+    (rows, columns) = w.values(block)
+    cut = w.values(crops)
     _, height, width, c = op.inputs[0].shape
     n, *size, _ = op.outputs[0].shape
     a = w.op("Reshape", a, [rows, columns, n, height, width, c])

@@ -71,7 +71,8 @@ def _kernel(w: Writer, op: tf.Operation, kernel: str) -> str:
 
 def convolution(w: Writer, op: tf.Operation, a: str, kernel: str) -> str:
     """A convolution, or one of each channel."""
-    picture, shape = op.inputs[0], op.inputs[1].shape.as_list()
+    picture = op.inputs[0]
+    shape = op.inputs[1].shape.as_list()
     moves = _moves(op, picture, shape[:2])
     group = int(picture.shape[3]) // (1 if op.type.startswith("Depthwise") else shape[2])
     made = w.op("Conv", w.first(a), _kernel(w, op, kernel), **moves.attributes, group=group)
@@ -80,10 +81,13 @@ def convolution(w: Writer, op: tf.Operation, a: str, kernel: str) -> str:
 
 def convolution_back(w: Writer, op: tf.Operation, sizes: str, kernel: str, r: str) -> str:
     """Back through a convolution; at a stride of 1 by the turned kernel, which is quicker."""
-    picture, shape = op.outputs[0], op.inputs[1].shape.as_list()
-    depthwise, moves = op.type.startswith("Depthwise"), _moves(op, picture, shape[:2])
+    picture = op.outputs[0]
+    shape = op.inputs[1].shape.as_list()
+    depthwise = op.type.startswith("Depthwise")
+    moves = _moves(op, picture, shape[:2])
     group = int(picture.shape[3]) // (1 if depthwise else shape[2])
-    name, r = _kernel(w, op, kernel), w.first(r)
+    name = _kernel(w, op, kernel)
+    r = w.first(r)
     if moves.strides != [1, 1] or (shape[3] > 1 if depthwise else group > 1):
         back = moves.back(picture.shape[1:3], op.inputs[2].shape[1:3])
         return w.last(w.op("ConvTranspose", r, name, **back, group=group))
@@ -107,7 +111,8 @@ def pool(kind: str) -> Callable[..., str]:
 
 def average_pool_back(w: Writer, op: tf.Operation, sizes: str, r: str) -> str:
     """Shares what arrives at each window equally among the pixels in it."""
-    picture, windows = op.outputs[0].shape.as_list(), op.inputs[1].shape.as_list()
+    picture = op.outputs[0].shape.as_list()
+    windows = op.inputs[1].shape.as_list()
     moves = _pool(op, op.outputs[0])
     counts = []  # of pixels in each window, along rows and columns
     for n in (0, 1):
@@ -127,7 +132,8 @@ def max_pool_back(w: Writer, op: tf.Operation, a: str, pooled: str, r: str) -> s
     Rows and columns one after the other: first to the first row that has the largest entry, then to
     the first column of it.
     """
-    moves, count = _pool(op, op.inputs[0]), op.inputs[1].shape.as_list()[1:3]
+    moves = _pool(op, op.inputs[0])
+    count = op.inputs[1].shape.as_list()[1:3]
     size = op.inputs[0].shape.as_list()[1:3]
     before = moves.pads[:2]
     after = [
@@ -149,7 +155,8 @@ def max_pool_back(w: Writer, op: tf.Operation, a: str, pooled: str, r: str) -> s
 
 def _entries(w: Writer, values: str, axis: int, moves: Moves, count: int) -> list[str]:
     """The first entries of all windows along an axis, the second ones, and so on."""
-    window, stride = moves.window[axis - 1], moves.strides[axis - 1]
+    window = moves.window[axis - 1]
+    stride = moves.strides[axis - 1]
     ends = [at + (count - 1) * stride + 1 for at in range(window)]
     return [w.op("Slice", values, [at], [end], [axis], [stride]) for at, end in enumerate(ends)]
 
@@ -162,8 +169,11 @@ def _handed_down(
 
     `shape` is the number of rows and columns that r has; `size` the length of the values' axis.
     """
-    window, stride, count = moves.window[axis - 1], moves.strides[axis - 1], shape[axis - 1]
-    left, got = r, []
+    window = moves.window[axis - 1]
+    stride = moves.strides[axis - 1]
+    count = shape[axis - 1]
+    left = r
+    got = []
     for entry in _entries(w, values, axis, moves, count)[:-1]:
         hit = w.op("Cast", w.op("Equal", entry, largest), to=1)  # a product is quicker than a Where
         got.append(w.op("Mul", left, hit))

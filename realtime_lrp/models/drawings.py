@@ -37,17 +37,20 @@ class Drawings:
 def drawings(count: int | None = None, seed: int | None = None) -> Drawings:
     """Drawn pictures, symbols equally often: a seed chooses which; None takes the first."""
     with np.load(FILE, allow_pickle=False) as arrays:
-        encoded, sizes = arrays["pictures"], arrays["sizes"]
+        encoded = arrays["pictures"]
+        sizes = arrays["sizes"]
         masks = np.unpackbits(arrays["masks"], axis=-1).astype(bool)
     total = len(sizes)
     if count and count > total:
         raise UsageError(f"There are {total} drawn pictures. Expected --count {total} or less.")
     number = np.arange(total)  # the symbols take turns
     if seed is not None:
-        rng, symbols = np.random.default_rng(seed), NOTHING
+        rng = np.random.default_rng(seed)
+        symbols = NOTHING
         turns = rng.permuted(number.reshape(-1, symbols), axis=0)
         number = rng.permuted(turns, axis=1).reshape(-1)
-    chosen, ends = number[:count], np.cumsum(sizes)
+    chosen = number[:count]
+    ends = np.cumsum(sizes)
     pixels = [
         cv2.imdecode(encoded[ends[one] - sizes[one] : ends[one]], cv2.IMREAD_COLOR_RGB)
         for one in chosen

@@ -9,7 +9,9 @@ from pathlib import Path
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted.loading import DESCRIPTION, HDF5
 
-KERAS, ONNX, TFLITE = "keras", "onnx", "tflite"
+KERAS = "keras"
+ONNX = "onnx"
+TFLITE = "tflite"
 """The kinds of files that are read: Keras's archive and HDF5, ONNX, TensorFlow's for cameras."""
 
 HEAD = 1 << 16  # Bytes that are looked at

@@ -128,7 +128,8 @@ def names_text(
     """
     lines = [f"# {line}".rstrip() for line in first_lines.splitlines()]
     for layer in dict.fromkeys((*comments, *names)):
-        known, said = names.get(layer, {}), comments.get(layer, {})
+        known = names.get(layer, {})
+        said = comments.get(layer, {})
         lines += ["", f"{_key(layer)}:"]
         for channel in dict.fromkeys((*said, *sorted(known))):
             name = json.dumps(known[channel], ensure_ascii=False) if channel in known else ""
@@ -209,7 +210,8 @@ class Gallery:
     """
 
     def __init__(self, contents: Contents, data: bytes = b"", names: NamesFile | None = None):
-        self.contents, self._data = contents, data
+        self.contents = contents
+        self._data = data
         self._ends = list(accumulate(contents.sizes, initial=0))
         self._layers = {layer.name: layer for layer in contents.layers}
         self._names = names

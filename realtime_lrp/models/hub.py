@@ -54,7 +54,8 @@ HEADLESS = "_imagenet21k"
 
 IMAGENET_CLASSES = 1000
 
-COCO_CLASSES, COCO_NUMBERS = 80, 91
+COCO_CLASSES = 80
+COCO_NUMBERS = 91
 """How many classes a detector of COCO has: those that are there, or all that were planned."""
 
 COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
@@ -243,7 +244,8 @@ def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
 def _check_places(described: dict[str, Any], shown: str) -> None:
     """Refuses a detector whose feature maps have more places than any picture needs."""
     config = described["config"]
-    backbone, anchors = config["backbone"]["config"], config.get("anchor_generator")
+    backbone = config["backbone"]["config"]
+    anchors = config.get("anchor_generator")
     if anchors:
         levels = range(anchors["config"]["min_level"], anchors["config"]["max_level"] + 1)
         strides = [2.0**level for level in levels]
@@ -288,7 +290,8 @@ def _with_boxes(detector: Any, shown: str) -> keras.Model:
             f"{shown} has the outputs {', '.join(map(repr, detector.output))}. Expected one named "
             f"{' or '.join(map(repr, LOGITS))}, as D-FINE and RetinaNet have it."
         )
-    detector.bounding_box_format, detector.prediction_decoder = "yxyx", _EveryPlace()
+    detector.bounding_box_format = "yxyx"
+    detector.prediction_decoder = _EveryPlace()
     boxes = _Boxes(detector.decode_predictions)(detector.output, detector.input)
     scores = keras.layers.Activation("sigmoid", name="scores")(detector.output[logits])
     return keras.Model(detector.input, {"boxes": boxes, "scores": scores}, name=detector.name)

@@ -71,12 +71,15 @@ def _noting_downloads(downloads: list[Download]) -> Iterator[None]:
     def note(fname: str, origin: str, file_hash: str | None = None, **_: Any) -> None:
         downloads.append(Download(origin, file_hash, fname))
 
-    get_file, load = file_utils.get_file, keras.Model.load_weights
+    get_file = file_utils.get_file
+    load = keras.Model.load_weights
     try:
-        file_utils.get_file, keras.Model.load_weights = note, lambda *_, **__: None
+        file_utils.get_file = note
+        keras.Model.load_weights = lambda *_, **__: None
         yield
     finally:
-        file_utils.get_file, keras.Model.load_weights = get_file, load
+        file_utils.get_file = get_file
+        keras.Model.load_weights = load
 
 
 def _load_downloaded(model: keras.Model, download: Download) -> None:

@@ -132,7 +132,8 @@ def assigned_without_copies(
     large = [w for w in weights if w.dtype == "float32" and np.prod(w.shape) >= LARGE]
     for weight in large:
         weight.assign = partial(_assign, weight)
-    left, thread = most, threading.get_ident()
+    left = most
+    thread = threading.get_ident()
 
     def read(dataset: h5py.Dataset, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         nonlocal left
@@ -147,7 +148,8 @@ def assigned_without_copies(
         return values
 
     with _READING:
-        usual, h5py.Dataset.__array__ = h5py.Dataset.__array__, read
+        usual = h5py.Dataset.__array__
+        h5py.Dataset.__array__ = read
         try:
             yield
         finally:

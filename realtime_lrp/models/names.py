@@ -114,7 +114,9 @@ _hashing = threading.Lock()
 
 def network_files(config: Config) -> Files:
     """The present versions of the files that the configured network is read from."""
-    model, followed, files = config.model, config.input.follow, {}
+    model = config.model
+    followed = config.input.follow
+    files = {}
     paths = model_files(model.name, model.weights, model.labels)
     if followed and (detector := model_files(followed.name, followed.weights, None).get("model")):
         paths["detector"] = detector

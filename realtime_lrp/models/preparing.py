@@ -39,7 +39,8 @@ def _scales(model: keras.Model, raw: set[int]) -> bool | None:
     functional = getattr(model, "_functional", None) or model  # a Sequential holds one
     depths = functional._nodes_by_depth
     for node in (node for depth in sorted(depths, reverse=True) for node in depths[depth]):
-        layer, read = node.operation, node.input_tensors
+        layer = node.operation
+        read = node.input_tensors
         if node.is_input or not read or not all(id(tensor) in raw for tensor in read):
             continue
         if isinstance(layer, LAYERS) or type(layer).__name__ in OPERATIONS:
@@ -69,7 +70,9 @@ def scaled_pictures(nodes: Sequence[Any], pictures: str, weights: Collection[str
     `nodes` are those of a graph, each after those that it reads; `pictures` and `weights` name
     inputs.
     """
-    raw, constant, found = {pictures}, set[str](), None
+    raw = {pictures}
+    constant = set[str]()
+    found = None
     for node in nodes:
         read = {one.partition(":")[0] for one in node.input}
         if node.name in raw or node.name in weights:

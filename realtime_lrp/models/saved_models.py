@@ -106,7 +106,8 @@ def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
             padded = append("Pad", f"{node.name}/padded", node.input[:1], node, border=border)
             convolution = plain.node.add()
             convolution.CopyFrom(node)
-            convolution.input[0], convolution.attr["padding"].s = padded.name, b"VALID"
+            convolution.input[0] = padded.name
+            convolution.attr["padding"].s = b"VALID"
             del convolution.attr["explicit_paddings"]
         elif node.op == "SpaceToBatchND" and {*node.input[1:]} <= {*held}:
             border = tf.make_ndarray(held[node.input[2]])
@@ -126,7 +127,8 @@ def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
                 name = f"{node.name}/in_groups"
                 kernel = append("Reshape", name, node.input[1:], node, shape=shape)
                 kernel.attr["Tshape"].type = tf.int32.as_datatype_enum
-                dilated.op, dilated.input[1] = "Conv2D", kernel.name
+                dilated.op = "Conv2D"
+                dilated.input[1] = kernel.name
             dilated.attr["dilations"].list.i[:] = [1, rows, columns, 1]
             plain.node.append(dilated)
         else:
@@ -144,7 +146,8 @@ class SavedOperations(keras.layers.Layer):
         self, saved: SavedGraph, name: str, names: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(name=name, dtype="float32", autocast=False)
-        self._saved, self._names = saved, names
+        self._saved = saved
+        self._names = names
         self._graph = _plain(saved)
         self._held = {
             key: self.add_weight(

@@ -80,14 +80,17 @@ class Capture:
         self.frames: Slot[np.ndarray] = Slot()  # uint8 [H, W, 3] RGB
         self.trouble = ""  # LOST, FROZEN, DARK, WAITING, or NO_PICTURE and the reason
         self.reconnects = 0  # how often pictures came again after a loss
-        self._transform, self._clock = transform, clock
+        self._transform = transform
+        self._clock = clock
         self._history = SourceHistory(open_source)
         self._reader: SourceThread | None = None
         self.next_try = 0.0  # when a lost source is opened again, in the clock's time
-        self._starting, self._stopped = not patient, False
+        self._starting = not patient
+        self._stopped = False
         self._error: Exception | None = None
         self._lock = threading.Lock()  # guards all of the above
-        self._wake, self._ended = threading.Event(), threading.Event()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._started = clock.now()
 
@@ -112,7 +115,8 @@ class Capture:
         """Raises what ended the supervisor."""
         if self._error is not None:
             raise self._error
-        now, reader = self._clock.now(), self._reader
+        now = self._clock.now()
+        reader = self._reader
         hears = reader and reader.source and now - reader.heard < GIVEN_UP_S
         if self._starting and now - self._started > FIRST_FRAME_S and not hears:
             raise UnavailableError(
@@ -124,7 +128,8 @@ class Capture:
         """Changes to another source, which is retried until it gives pictures; see `trouble`."""
         with self._lock:
             self._history = SourceHistory(open_source)
-            self._starting, self.trouble = False, ""
+            self._starting = False
+            self.trouble = ""
             self._drop_reader()
 
     @property
@@ -173,9 +178,12 @@ class Capture:
 
     def _judge(self, reader: "SourceThread") -> bool:
         """Sets `trouble`; returns whether the reader may go on."""
-        now, source, history = self._clock.now(), reader.source, reader.history
+        now = self._clock.now()
+        source = reader.source
+        history = reader.history
         if reader.count:
-            self._starting, history.missing = False, LOST
+            self._starting = False
+            history.missing = LOST
         late_s, lost_s = reader.limits()
         watched = not source or not reader.count or source.steady
         if watched and now - reader.newest > late_s and not self._starting:
@@ -194,7 +202,8 @@ class Capture:
         black = reader.bright < reader.newest  # a black picture does not count as still
         if source.alive and not black and reader.newest - reader.changed > still_s:
             self._set_trouble(FROZEN)
-            known, history.reopened = history.reopened == reader.changed, reader.changed
+            known = history.reopened == reader.changed
+            history.reopened = reader.changed
             return known
         dark = source.alive and reader.newest - reader.bright > still_s
         self._set_trouble(DARK if dark else "", good)
@@ -205,10 +214,12 @@ class Capture:
         with self._lock:
             if self._reader is not reader:  # the capture ends, or another source was chosen
                 return 0.0
-            self._reader, history = None, reader.history
+            self._reader = None
+            history = reader.history
             error = reader.error or UnavailableError("The source opened but gave no picture.")
             if self._starting:
-                self._error, self._stopped = error, True
+                self._error = error
+                self._stopped = True
                 return 0.0
             if not reader.ended.is_set():
                 if reader.source and reader.source.patience_s:
@@ -263,8 +274,12 @@ class SourceThread(threading.Thread):
         self, history: SourceHistory, transform: Transform, frames: Slot[np.ndarray], clock: Clock
     ):
         super().__init__(name="reader", daemon=True)
-        self.history, self._transform, self._frames, self._clock = history, transform, frames, clock
-        self._stopping, self._lock = threading.Event(), threading.Lock()
+        self.history = history
+        self._transform = transform
+        self._frames = frames
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
         self.source: Source | None = None
         self.count = 0
         self.since = clock.now()  # when opening began; once the source is open, when it was
@@ -273,7 +288,8 @@ class SourceThread(threading.Thread):
         self.changed = self.since  # when the first frame like the last one came, of any reader
         self.bright = self.since  # when the last frame came that is not black
         self.error: Exception | None = None
-        self.lost, self.ended = False, threading.Event()
+        self.lost = False
+        self.ended = threading.Event()
 
     def run(self) -> None:
         try:

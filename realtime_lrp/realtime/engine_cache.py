@@ -23,7 +23,8 @@ from realtime_lrp.system import machine
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-MAX_WEIGHTS, MAX_ENGINES = 300e6, 8
+MAX_WEIGHTS = 300e6
+MAX_ENGINES = 8
 """How many weights the kept engines have together, and how many are kept, at most. Two are always
 kept."""
 
@@ -49,7 +50,8 @@ class EngineChoice:
     @classmethod
     def of(cls, config: Config) -> EngineChoice:
         """The configuration's choice."""
-        lrp, random = config.lrp, config.model.weights == "random"
+        lrp = config.lrp
+        random = config.model.weights == "random"
         contrast = is_auto_contrast(config, lrp.target)
         return cls(lrp.method, lrp.composite, config.overlay.map, random=random, contrast=contrast)
 
@@ -87,7 +89,8 @@ class EngineCache:
     def __init__(self, config: Config, first: Engine, choice: EngineChoice):
         self.preparing: object = None  # the choice of an engine, a request for channels, or scores
         self._config = config
-        self._first, self._first_random = first, choice.random
+        self._first = first
+        self._first_random = choice.random
         self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()
         self._ready[self._named(choice)] = first
         self._impossible: EngineChoice | None = None
@@ -125,7 +128,8 @@ class EngineCache:
     def exchange(self, engine: Engine, choice: EngineChoice) -> None:
         """Goes over to another network, whose engine of a choice this is; forgets the present."""
         with self._changed:
-            self._first, self._first_random = engine, choice.random
+            self._first = engine
+            self._first_random = choice.random
             self._ready = OrderedDict({self._named(choice): engine})
             self._wanted = self._impossible = self._next = None
 
@@ -156,7 +160,8 @@ class EngineCache:
     def refused(self) -> tuple[EngineChoice, str] | None:
         """A choice that could not be prepared, and why; each is returned once."""
         with self._changed:
-            refused, self._refused = self._refused, None
+            refused = self._refused
+            self._refused = None
             return refused
 
     def _run(self) -> None:
@@ -166,13 +171,15 @@ class EngineCache:
                 self._changed.wait_for(lambda: self._stopped or self._next)
                 if self._stopped or not self._next:
                     return
-                (self.preparing, prepare), self._next = self._next, None
+                (self.preparing, prepare) = self._next
+                self._next = None
             prepare()
             del prepare
             machine.free_cycles()  # of what is kept no more, and of the preparation
 
     def _prepare(self, choice: EngineChoice) -> None:
-        engine, problem = None, ""
+        engine = None
+        problem = ""
         try:
             engine = self._build(choice)
         except Exception as error:

@@ -163,13 +163,16 @@ class SteadyShares:
 
         A picture outside a series gets its own shares.
         """
-        new, before = found.by_channel, self._average
+        new = found.by_channel
+        before = self._average
         if series is None:
             return new
         if before is not None and series == self._series and new.size == before.size:
             kept = np.float32(self._kept(now))
             new = kept * before + (1 - kept) * new
-        self._series, self._time, self._average = series, now, new
+        self._series = series
+        self._time = now
+        self._average = new
         self._shown = [one.channel for one in found.maps]
         return new
 
@@ -211,7 +214,8 @@ class RelevanceThread:
         self._in_flight: deque[tuple[Callable[[], bool], Callable[[], float]]] = deque()
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
-        self._shares, self._number_boxes = SteadyShares(), BoxNumbers()
+        self._shares = SteadyShares()
+        self._number_boxes = BoxNumbers()
         self.failing, self.waiting = "", Meter()  # seconds that it waits for frames
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._probe = Probe()
@@ -272,7 +276,8 @@ class RelevanceThread:
         from realtime_lrp.engine.gallery import gallery_of
         from realtime_lrp.engine.opening import engine_for
 
-        first, begin = self.request.choice, time.monotonic()
+        first = self.request.choice
+        begin = time.monotonic()
         machine.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or engine_for(
             self.config, moving=True, keep_model=self._changeable, also=first.also,
@@ -307,7 +312,10 @@ class RelevanceThread:
 
     def _go_on(self, request: MapRequest, engine: Engine) -> None:
         """Starts the next frame, if there is one, and finishes the oldest one in flight."""
-        in_flight, frame, asked, cache = self._in_flight, request.frame, request, self.engine_cache
+        in_flight = self._in_flight
+        frame = request.frame
+        asked = request
+        cache = self.engine_cache
         if request.concepts and not (cache and cache.has_concepts(engine, request.concepts)):
             asked = replace(request, concepts=None)  # they cannot be computed at once
         if frame is None:
@@ -326,7 +334,8 @@ class RelevanceThread:
         if frame is not None:
             if self.request is not request:  # changed while this waited for a frame
                 return
-            self._number, self._last = frame.number, (frame.number, asked, engine)
+            self._number = frame.number
+            self._last = (frame.number, asked, engine)
             in_flight.append(self._start(frame, asked, engine))
         full = len(in_flight) >= engine.in_flight
         if full or (frame is None and self._done()):
@@ -345,7 +354,8 @@ class RelevanceThread:
         self, frame: Item[np.ndarray], request: MapRequest, engine: Engine
     ) -> tuple[Callable[[], bool], Callable[[], float]]:
         """Starts a map; returns whether it is done, and what shows it and returns its seconds."""
-        start, concepts = time.monotonic(), request.concepts
+        start = time.monotonic()
+        concepts = request.concepts
         picture = covered(frame.value, request.mask)
         regions = engine.sight.regions(  # also where patches are painted over what it follows
             [frame.value], request.region, times=[frame.time], source=frame.source
@@ -364,7 +374,8 @@ class RelevanceThread:
         def finish() -> float:
             (result,) = begun()
             result = self._number_boxes(result, frame.source)
-            found, tested = result.concepts, self._tested
+            found = result.concepts
+            tested = self._tested
             follows = tested and tested.engine is engine and tested.request == request
             explained = ExplainedFrame(
                 frame, picture, request, engine, result,
@@ -378,7 +389,8 @@ class RelevanceThread:
             if not self.stats.maps:
                 log.info("first map, %.2f s after its picture", now - frame.time)
                 machine.leave_out_of_collection()
-            self.failing, self._failures = "", 0
+            self.failing = ""
+            self._failures = 0
             self.stats.map_made(1, now - start)
             self.maps.put(explained, frame.time)
             self._untested = explained if request.probe or explained.lacks_uncovered else None
@@ -391,11 +403,14 @@ class RelevanceThread:
 
         What was found comes with the next answer, or with this one again where none follows.
         """
-        explained, cache = self._untested, self.engine_cache
+        explained = self._untested
+        cache = self.engine_cache
         if explained is None or cache is None or not cache.has_scores(explained.engine):
             return
         self._untested = None
-        engine, request, frame = explained.engine, explained.request, explained.frame
+        engine = explained.engine
+        request = explained.request
+        frame = explained.frame
         explained = _with_uncovered(explained)
         if request.probe:
             probed = self._probe.of_map(
@@ -414,7 +429,8 @@ class RelevanceThread:
         index = next((n for n, one in enumerate(shown.maps) if not one.closes), None)
         if index is None:
             return None
-        now, asked = time.monotonic(), (engine, alone)
+        now = time.monotonic()
+        asked = (engine, alone)
         when, found_for, loss = self._loss or (-LOSS_S, None, None)
         if loss is None or found_for != asked or now - when > LOSS_S:
             loss = find_loss(engine, result.region.extract(picture), shown, index)

@@ -92,11 +92,17 @@ class Probe:
         if result.found == ():
             return None
         class_ = (*result.target.classes, int(np.argmax(result.scores)))[0]
-        shown, number, place, whole = part_of(result, alone), None, None, result.scores[class_]
+        shown = part_of(result, alone)
+        number = None
+        place = None
+        whole = result.scores[class_]
         if shown.found:
             shown = min(shown.found, key=lambda one: one.number)
         if isinstance(shown, FoundBox):
-            number, place, class_, whole = shown.number, shown.place, shown.label, shown.score
+            number = shown.number
+            place = shown.place
+            class_ = shown.label
+            whole = shown.score
         series = engine, class_, mask, number  # each stroke makes a new mask
         if still or series != self._series:
             self._means = None

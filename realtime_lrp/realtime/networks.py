@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 KEPT_UP = 0.8  # the first network keeps up if it explains at least this share of the frames
 
-LONGEST_REST, STEP = 3.0, 1.0
+LONGEST_REST = 3.0
+STEP = 1.0
 """The longest rest, in multiples of the time that a map took, and by how much it changes."""
 
 
@@ -66,7 +67,8 @@ class TimeForFirst:
     """
 
     def __init__(self, first: RelevanceThread, frames: Slot[np.ndarray]):
-        self._first, self._frames = first, frames
+        self._first = first
+        self._frames = frames
         self._before = 0, 0
         self._rest = 0.0
 

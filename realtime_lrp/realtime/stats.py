@@ -50,8 +50,10 @@ class Stats:
 
     def note_engine(self, engine: "Engine") -> None:
         """Notes what computes the maps."""
-        self.device, self.precision = engine.device, engine.precision
-        self.traces, self.maps_in_flight = engine.explainer.traces, engine.in_flight
+        self.device = engine.device
+        self.precision = engine.precision
+        self.traces = engine.explainer.traces
+        self.maps_in_flight = engine.in_flight
 
     def map_made(self, count: int, seconds: float) -> None:
         self.maps += count
@@ -154,7 +156,8 @@ class Meter:
         seen = tuple(self._seen)
         if len(seen) < 2:
             return 0.0
-        (first, low), (last, high) = seen[0], seen[-1]
+        (first, low) = seen[0]
+        (last, high) = seen[-1]
         usual = (last - first) / (len(seen) - 1)
         if time.monotonic() - last > max(METERED_S, 3 * usual):
             return 0.0

@@ -68,7 +68,8 @@ class Companions:
             )
             for kind, path in paths.items()
         }
-        self._provenance, self._first_row = "", dict[str, Any]()
+        self._provenance = ""
+        self._first_row = dict[str, Any]()
         self._lines = None
         if "sidecar" in self.parts:
             lines = self.parts["sidecar"].open("w", encoding="utf-8", errors="backslashreplace")
@@ -284,7 +285,8 @@ def _centre_and_spread(
         return None, None
     y = top + (np.arange(y1 - y0) + 0.5) * (bottom - top) / (y1 - y0)
     x = left + (np.arange(x1 - x0) + 0.5) * (right - left) / (x1 - x0)
-    of_rows, of_columns = weight.sum(1) / total, weight.sum(0) / total
+    of_rows = weight.sum(1) / total
+    of_columns = weight.sum(0) / total
     centre = [float(of_columns @ x), float(of_rows @ y)]
     squares = of_columns @ (x - centre[0]) ** 2 + of_rows @ (y - centre[1]) ** 2
     return [round(value, 2) for value in centre], round(float(np.sqrt(squares)), 2)

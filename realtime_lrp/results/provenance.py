@@ -24,7 +24,8 @@ MAX_JSON_BYTES = 1 << 28
 MAX_ARRAY_BYTES = 4 * MAX_BYTES + 10_000  # NumPy stores four bytes for each character
 MAX_EVENTS = 8  # entries of TensorBoard's file that are searched; ours is among the first
 
-SAVED_MODEL, ASSET = "saved_model.pb", "assets/provenance.json"
+SAVED_MODEL = "saved_model.pb"
+ASSET = "assets/provenance.json"
 EVENTS = "*tfevents*"
 
 

@@ -79,7 +79,9 @@ def _provenance(snapshot: Snapshot) -> Provenance:
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, Any]:
-    engine, result, explained = snapshot.engine, snapshot.result, snapshot.explained_picture
+    engine = snapshot.engine
+    result = snapshot.result
+    explained = snapshot.explained_picture
     asked = {
         "method": engine.config.lrp.method, "map": engine.name, "precision": engine.precision,
         "device": engine.device, "weights": engine.config.model.weights, "probe": snapshot.probe,

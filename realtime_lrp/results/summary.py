@@ -13,7 +13,8 @@ from realtime_lrp.video.pictures import encode_picture
 COLUMNS = 4
 LABELS = 5  # how many labels get a line: those with the highest probability anywhere
 
-GAP, GAP_S = 20, 2.0
+GAP = 20
+GAP_S = 2.0
 """Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
 
 
@@ -28,7 +29,8 @@ class SummaryPlot:
     def __init__(self) -> None:
         self._rows: list[tuple[float, dict[str, float], dict[str, float]]] = []
         self._of_boxes = False
-        self._step, self._count = 1, 0
+        self._step = 1
+        self._count = 0
 
     def add(self, at: float, row: Mapping[str, Any]) -> None:
         """Adds a frame: its position on the axis, and its `map_record`."""
@@ -44,7 +46,8 @@ class SummaryPlot:
                 )
             self._rows.append((at, top, below))
             if len(self._rows) > self.most:
-                self._rows, self._step = self._rows[::2], 2 * self._step
+                self._rows = self._rows[::2]
+                self._step = 2 * self._step
         self._count += 1
 
     def draw(self, probabilities: Any, relevance: Any) -> None:

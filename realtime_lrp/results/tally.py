@@ -21,7 +21,8 @@ class Tally:
     """Counts files and names those that failed; `done` is what happens to the `finished` ones."""
 
     def __init__(self, total: int, done: str):
-        self._total, self._done = total, done
+        self._total = total
+        self._done = done
         self.finished = 0
         self._errors: list[Error] = []
 
@@ -31,7 +32,8 @@ class Tally:
             raise error
         if not isinstance(error, Error):
             bug = InternalError(f"{source.name}: unexpected {type(error).__name__}: {error}")
-            bug.__cause__, error = error, bug
+            bug.__cause__ = error
+            error = bug
         text = str(error)
         if source.name not in text:
             text = f"{source.name}: {text}"

@@ -100,7 +100,8 @@ class Channel:
     """Messages over two byte streams, from any thread; `expected` are tagged `msgspec.Struct`s."""
 
     def __init__(self, incoming: IO[bytes], outgoing: IO[bytes], expected: Any):
-        self._incoming, self._outgoing = incoming, outgoing
+        self._incoming = incoming
+        self._outgoing = outgoing
         self._lock = threading.Lock()
         self._decoder = msgspec.msgpack.Decoder(expected, dec_hook=_from_plain)
 
@@ -199,13 +200,16 @@ class Child:
             raise UnavailableError(
                 f"A child process cannot be started ({error.strerror}). Close other programs."
             ) from None
-        incoming, outgoing = self._process.stdout, self._process.stdin
+        incoming = self._process.stdout
+        outgoing = self._process.stdin
         assert incoming and outgoing
         self._pipes = incoming, outgoing
-        self._channel, self._aside = Channel(incoming, outgoing, expected), aside
+        self._channel = Channel(incoming, outgoing, expected)
+        self._aside = aside
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._taken = threading.Semaphore(0)
-        self._silent_s, self._closed = 0.0, False
+        self._silent_s = 0.0
+        self._closed = False
         self.ended = self.hung = False  # as `receive` has found
         threading.Thread(target=self._listen, name="child", daemon=True).start()
 

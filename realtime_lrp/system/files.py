@@ -63,7 +63,9 @@ def check_output(target: Path, overwrite: bool) -> None:
     """Refuses an output that cannot be made, before any work is done."""
     folder = target.parent
     try:
-        exists, is_file, is_folder = target.exists(), target.is_file(), target.is_dir()
+        exists = target.exists()
+        is_file = target.is_file()
+        is_folder = target.is_dir()
         there = folder.is_dir()
         target.resolve()
     except OSError as error:
@@ -196,7 +198,8 @@ def atomic_folder(
     in its name, or whose name is not among the `mark`, is not replaced.
     """
     target = Path(target).resolve()
-    parent, part = target.parent, part_path(target)
+    parent = target.parent
+    part = part_path(target)
     try:
         new = not parent.exists()
         check_folder(target, overwrite, mark)

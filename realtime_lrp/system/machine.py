@@ -27,7 +27,8 @@ def core_count() -> int:
 GIB = 1 << 30
 
 _CGROUPS = Path("/sys/fs/cgroup")
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+M_MMAP_THRESHOLD = -3
+M_ARENA_MAX = -8
 ARENAS = 2
 LARGE = 512 << 10  # bytes; larger blocks come from the system and return to it when freed
 

@@ -200,7 +200,8 @@ def _errors(address: str, *, reading: bool, midway: bool = False) -> Iterator[No
 
 def _translated(address: str, error: Exception, reading: bool, midway: bool) -> Error:
     refused = MissingInputError if reading else OutputError
-    kind, shown = type(error).__name__, repr(masked(address))
+    kind = type(error).__name__
+    shown = repr(masked(address))
     why = masked(first_line(error))
     if isinstance(error, FileNotFoundError):
         return refused(f"There is no {shown}: no such bucket or object.")

@@ -29,7 +29,8 @@ class Progress:
             console=console, disable=not shown, transient=True, speed_estimate_period=PERIOD_S,
             redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),
         )  # fmt: skip
-        self._done, self._start = 0, 0.0
+        self._done = 0
+        self._start = 0.0
         self._task: TaskID | None = None
         self._batch: TaskID | None = None
         if files > 1:
@@ -44,7 +45,8 @@ class Progress:
 
     def begin(self, name: str, frames: int) -> None:
         """Begins a file; `frames` is 0 if their number is not known."""
-        self._name, self._frames = name, frames
+        self._name = name
+        self._frames = frames
         self._begun = self._last_logged = time.monotonic()
         self._task = self._bars.add_task(name, total=frames or None, rate="", label="")
 

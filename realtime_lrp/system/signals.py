@@ -38,11 +38,13 @@ class _Stops:
         """Notices discarded exceptions from now on."""
         self.discarded = self.error = None
         if sys.unraisablehook != self._notice:
-            self._report, sys.unraisablehook = sys.unraisablehook, self._notice
+            self._report = sys.unraisablehook
+            sys.unraisablehook = self._notice
 
     def stop(self, number: int, frame: FrameType | None = None) -> NoReturn:
         """Raises KeyboardInterrupt for SIGINT, else SystemExit with 128 + number."""
-        self.discarded, self._number = None, number
+        self.discarded = None
+        self._number = number
         self.error = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
         raise self.error
 

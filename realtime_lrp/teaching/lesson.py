@@ -28,10 +28,14 @@ REMEMBERED = 100  # pictures of each class whose vectors go into the file
 KEPT = 6
 """To say what was learnt, the last 6 pictures of the last 6 showings of each class are kept."""
 
-ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
+ENLARGED = 0.15
+SHIFTED = 0.05
+LIGHTENED = 0.2
 """Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
 
-STEPS, RATE, DECAY = 200, 0.03, 5e-3
+STEPS = 200
+RATE = 0.03
+DECAY = 5e-3
 """Training: steps of Adam over all pictures, its rate, and the penalty on squared weights."""
 
 MOMENTUM, SQUARES = 0.9, 0.999  # what Adam keeps of its means, as Kingma and Ba 2015 set it
@@ -62,7 +66,8 @@ class Features:
     """
 
     def __init__(self, network: Network):
-        self.network, self.model = network, _up_to_vector(network.model, network.name)
+        self.network = network
+        self.model = _up_to_vector(network.model, network.name)
 
     def with_changes(
         self, pictures: Sequence[np.ndarray], rng: np.random.Generator
@@ -129,7 +134,8 @@ class Lesson:
         counts = dict(zip(self.classes, self.counts(), strict=True))
         if few := [name for name, count in counts.items() if count < FEW]:
             yield f"few pictures of {', '.join(few)}: {FEW} or more of each class are better"
-        least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        least = min(counts, key=counts.__getitem__)
+        most = max(counts, key=counts.__getitem__)
         if counts[most] > UNEQUAL * counts[least]:
             yield f"{most} has {counts[most]} pictures, {least} {counts[least]}: show all alike"
 
@@ -166,7 +172,8 @@ class Lesson:
         kernel = np.zeros((x.shape[1], len(often)), np.float32)
         decay = np.full_like(kernel, 2 * DECAY)
         decay[-1] = 0
-        mean, square = np.zeros_like(kernel), np.zeros_like(kernel)
+        mean = np.zeros_like(kernel)
+        square = np.zeros_like(kernel)
         for step in range(1, STEPS + 1):
             logits = x @ kernel
             scores = np.exp(logits - logits.max(1, keepdims=True))

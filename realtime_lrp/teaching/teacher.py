@@ -28,11 +28,14 @@ from realtime_lrp.view.hud import Bar, Block, Paragraph, Row
 EVERY_S = 0.1  # between two pictures that are taken
 MOST = 2000  # pictures of all classes
 IDLE_S = 0.05  # how often the thread looks for work
-HELD_S, RELEASED_S, GONE_S = 0.7, 0.3, 1.5
+HELD_S = 0.7
+RELEASED_S = 0.3
+GONE_S = 1.5
 """A key that comes again within the first is held; without it for the second, it is released. A
 page that is not heard of for the third is gone, and so its button is released."""
 
-UNDO, FORGET = "BackSpace", "Delete"
+UNDO = "BackSpace"
+FORGET = "Delete"
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +55,10 @@ class Teacher:
         self.lesson = lesson
         self.failure: Error | None = None
         self._error: Exception | None = None
-        self._frames, self._relevance, self._save, self._keep = frames, relevance, save, keep
+        self._frames = frames
+        self._relevance = relevance
+        self._save = save
+        self._keep = keep
         self.keys = {"0" if name == NOTHING else str(number): name
                      for number, name in enumerate(lesson.classes, 1)}  # fmt: skip
         self._shown = self._by = self._doing = ""  # the class that is shown, by whom; what goes on
@@ -60,7 +66,8 @@ class Teacher:
         self._held = self._changed = self._ended = False
         self.news: deque[Event] = deque()  # what happened, for the view
         self.looks: Block = ()  # how much relevance is on what was shown
-        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="teacher", daemon=True)
 
     def __enter__(self) -> "Teacher":
@@ -102,15 +109,20 @@ class Teacher:
                 if key == FORGET:
                     kept = (one for one in self.lesson.showings if one.number != last)
                     self.lesson.showings = list(kept)
-                self._shown, self._changed = "", True
+                self._shown = ""
+                self._changed = True
         return True
 
     def _show(self, name: str, by: str, now: float) -> None:
-        again, self._pressed = now - self._pressed < HELD_S, now
+        again = now - self._pressed < HELD_S
+        self._pressed = now
         if name != self._shown and sum(self.lesson.counts()) >= MOST:
             self.news.append(NoticeGiven(f"{MOST} pictures are the most: take some back"))
         elif name != self._shown:
-            self._shown, self._by, self._held, self._changed = name, by, bool(by), True
+            self._shown = name
+            self._by = by
+            self._held = bool(by)
+            self._changed = True
             self.lesson.begin(self.lesson.classes.index(name))
         elif again or by:
             self._held = True
@@ -151,7 +163,8 @@ class Teacher:
         except Exception as error:
             self._error = error
             return
-        number, learning = 0, threading.Thread()
+        number = 0
+        learning = threading.Thread()
         while not self._stop.wait(IDLE_S):
             with self._errors_told():
                 showing = self._present(time.monotonic())
@@ -178,11 +191,13 @@ class Teacher:
         with self._lock:
             silent = now - self._pressed > (GONE_S if self._by else RELEASED_S)
             if (self._held and silent) or sum(self.lesson.counts()) >= MOST:
-                self._shown, self._held = "", False
+                self._shown = ""
+                self._held = False
             return self.lesson.showings[-1] if self._shown else None
 
     def _take(self, features: Features, showing: Showing, frame: Item[np.ndarray]) -> None:
-        begun, engine = time.monotonic(), self._relevance.engine
+        begun = time.monotonic()
+        engine = self._relevance.engine
         assert engine
         (seen,) = engine.sight.regions([frame.value], self._relevance.request.region)
         region = seen.extract(frame.value)
@@ -205,12 +220,15 @@ class Teacher:
         said = [f"{name}: too few pictures ({count} of {FEWEST})"
                 for name, count in zip(self.lesson.classes, self.lesson.counts(), strict=True)
                 if 0 < count < FEWEST]  # fmt: skip
-        lesson, relevance = self.lesson.complete(), self._relevance
+        lesson = self.lesson.complete()
+        relevance = self._relevance
         if len(lesson.classes) < 2:
             self.news.append(NoticeGiven("\n".join([*said, "show another thing as well"])))
             return ""
         trained = lesson.train(aside=True)
-        engine, choice, cache = relevance.engine, relevance.choice, relevance.engine_cache
+        engine = relevance.engine
+        choice = relevance.choice
+        cache = relevance.engine_cache
         assert engine and cache
         known = engine.network.labels
         engine = engine.with_network(features.taught(*trained, lesson.classes))

@@ -67,7 +67,8 @@ class Camera(Source):
 
     def __init__(self, device: int | str, settings: Mapping[str, Any], stop: threading.Event):
         super().__init__(stop)
-        self._name, self._settings = f"camera {device}", msgspec.convert(settings, CameraSettings)
+        self._name = f"camera {device}"
+        self._settings = msgspec.convert(settings, CameraSettings)
         self._capture = cv2.VideoCapture()
         node = device if isinstance(device, int) else node_of(device)
         try:
@@ -97,7 +98,8 @@ class Camera(Source):
 
     def _apply_settings(self) -> None:
         """Sets them in the order that drivers need: the possible sizes depend on the format."""
-        letters, (width, height) = self._settings.format, self._settings.size or (None, None)
+        letters = self._settings.format
+        (width, height) = self._settings.size or (None, None)
         values = [
             (cv2.CAP_PROP_FOURCC, letters and cv2.VideoWriter.fourcc(*letters)),
             (cv2.CAP_PROP_FRAME_WIDTH, width),
@@ -149,7 +151,8 @@ def names() -> dict[str, str]:
     found = {}
     for node in sorted(SYSTEM.glob("video*"), key=lambda node: (len(node.name), node.name)):
         try:
-            index, name = (node / "index").read_text(), (node / "name").read_text()
+            index = (node / "index").read_text()
+            name = (node / "name").read_text()
         except OSError:  # was unplugged just now
             continue
         if index.strip() == "0":  # the others give no pictures
@@ -191,7 +194,9 @@ def gives_pictures(node: str) -> bool:
     """
     import fcntl
 
-    layout, valid, capture = "=84x2I12x", 0x80000000, 0x1001
+    layout = "=84x2I12x"
+    valid = 0x80000000
+    capture = 0x1001
     camera = os.open(node, os.O_RDWR | os.O_NONBLOCK)
     try:
         answer = fcntl.ioctl(camera, 0x80685600, bytes(struct.calcsize(layout)))

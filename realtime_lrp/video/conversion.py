@@ -38,7 +38,8 @@ class FrameConverter:
         if frame.width * frame.height * float(aspect) > MOST_PIXELS or aspect < LEAST_ASPECT:
             aspect = Fraction(1)
         if square:
-            self._size, aspect = (max(1, round(frame.width * aspect)), frame.height), Fraction(1)
+            self._size = (max(1, round(frame.width * aspect)), frame.height)
+            aspect = Fraction(1)
         matrix: Any = frame.side_data.get("DISPLAYMATRIX")
         # column x of the picture is shown at a x + c y, row y at b x + d y
         a, b, _, c, d = np.frombuffer(bytes(matrix), np.int32)[:5].tolist() if matrix else UPRIGHT

@@ -109,7 +109,8 @@ def outputs_for(
 
     One whose name is too long for a file is not checked: it fails alone, the others are made.
     """
-    target, known = Path(output), Path(output).suffix.lower() in suffixes
+    target = Path(output)
+    known = Path(output).suffix.lower() in suffixes
     in_folder = os.path.isdir(target) or output.endswith(("/", os.sep))
     if in_folder or (len(inputs) > 1 and not known):
         targets = [target / name for name in output_names(inputs, suffix)]

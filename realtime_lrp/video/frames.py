@@ -14,7 +14,8 @@ MOST_PIXELS = 8192**2  # pictures with more pixels are refused
 UNSPECIFIED = 2
 PQ, HLG = 16, 18  # transfer characteristics of HDR (ITU-T H.273): SMPTE ST 2084, ARIB STD-B67
 
-LIMITED, FULL = 1, 2
+LIMITED = 1
+FULL = 2
 HIGH_DEFINITION_ROWS = 720
 
 CLOCK_RESTART_S = 1  # times that fall back by more belong to another clock
@@ -137,7 +138,8 @@ class PacketClock:
         stamp = packet.pts if packet.dts is None else packet.dts
         if stamp is None:
             return
-        time, duration = stamp * packet.time_base, (packet.duration or 0) * packet.time_base
+        time = stamp * packet.time_base
+        duration = (packet.duration or 0) * packet.time_base
         shift, end = self._streams.get(packet.stream.index, (Fraction(0), None))
         if end is not None and not -CLOCK_RESTART_S < time + shift - end < self._most_gap_s:
             # another stream may have gone over already

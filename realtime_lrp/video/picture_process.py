@@ -113,7 +113,9 @@ class PictureProcess:
         on_wait: Callable[[], None] | None = None,
     ):
         self._memory = SharedPicture.create(MOST_PIXELS * 3)
-        self._log_lines, self._variables, self._on_wait = log_lines, variables, on_wait
+        self._log_lines = log_lines
+        self._variables = variables
+        self._on_wait = on_wait
         self._start()
 
     def _start(self) -> None:
@@ -128,7 +130,8 @@ class PictureProcess:
         if self.child.ended:
             self.child.close()
             self._start()
-        module, name = opener.__module__, opener.__qualname__
+        module = opener.__module__
+        name = opener.__qualname__
         self.send(Open(module, name, json.dumps(arguments), data, log.getEffectiveLevel()))
 
     def send(self, message: msgspec.Struct) -> None:
@@ -191,7 +194,8 @@ class ChildSource(Source):
     ):
         super().__init__(stop)
         self._process = PictureProcess(on_wait=lambda: self.on_wait())
-        self._hangs_s, self._closed = inf, False
+        self._hangs_s = inf
+        self._closed = False
         try:
             self._process.open(opener, arguments)
             self._take(self._receive())
@@ -274,7 +278,8 @@ class ChildReader:
     """Reads one `source` after the other; after its end, or an error, it is closed and None."""
 
     def __init__(self, channel: Channel, memory: SharedPicture | None):
-        self._channel, self._memory = channel, memory
+        self._channel = channel
+        self._memory = memory
         self.source: Source | None = None
 
     def answer(self, message: Open | Next) -> None:
@@ -312,7 +317,8 @@ class ChildReader:
         return Given(Facts.of(source), picture=picture)
 
     def _close(self) -> None:
-        source, self.source = self.source, None
+        source = self.source
+        self.source = None
         if source:
             source.close()
 

@@ -96,7 +96,8 @@ def _chunks_fit(data: np.ndarray) -> bool:
     """False for a PNG with a chunk longer than the file, for which OpenCV would allocate memory."""
     if bytes(data[:8]) != b"\x89PNG\r\n\x1a\n":
         return True
-    at, name = 8, b""
+    at = 8
+    name = b""
     while at < data.size and name != b"IEND":
         name = bytes(data[at + 4 : at + 8])
         at += 12 + int.from_bytes(bytes(data[at : at + 4]))

@@ -36,7 +36,9 @@ class Playback(Source):
         self.patience_s = PATIENCE_S if any(map(is_address, files)) else 0.0
         self._due: float | None = None  # when the present frame ends
         self._changed = threading.Condition()
-        self._paused, self._steps, self._skipped = False, 0, 0
+        self._paused = False
+        self._steps = 0
+        self._skipped = 0
         self._sought: float | None = None
         self._began = 0.0  # when the present file was opened
 
@@ -50,7 +52,8 @@ class Playback(Source):
         with self._changed:
             match action:
                 case "pause":
-                    self._paused, self._steps = bool(value), 0
+                    self._paused = bool(value)
+                    self._steps = 0
                 case "step":
                     self._steps += 1  # counts while paused only
                 case "skip":
@@ -60,7 +63,10 @@ class Playback(Source):
             self._changed.notify()
 
     def _played(self, files: Sequence[str]) -> Generator[np.ndarray, None, None]:
-        playable, index, by, start = list(files), 0, 1, 0.0
+        playable = list(files)
+        index = 0
+        by = 1
+        start = 0.0
         while playable and not self.stop.is_set():
             index %= len(playable)
             file = playable[index]
@@ -79,7 +85,8 @@ class Playback(Source):
                     raise
                 log.warning("%s", error)
                 playable.remove(file)
-                self.files, start = len(playable), 0.0
+                self.files = len(playable)
+                start = 0.0
                 index -= by < 0  # the next file has taken its index
                 continue
             before = index
@@ -134,9 +141,13 @@ class Playback(Source):
     def _next(self, index: int, files: int) -> tuple[int, float]:
         """The index of the file to open next, and the seconds at which it begins."""
         with self._changed:
-            skipped, sought = self._skipped, self._sought
+            skipped = self._skipped
+            sought = self._sought
             if self._jumps:
-                self._skipped, self._sought, self._steps, self._due = 0, None, 0, None
+                self._skipped = 0
+                self._sought = None
+                self._steps = 0
+                self._due = None
         if skipped:
             return index + skipped, 0.0
         if sought is None:
@@ -165,7 +176,8 @@ def _timed(
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
         reader.go_on = go_on
-        length, unit = float(reader.length or 0), reader.time_base
+        length = float(reader.length or 0)
+        unit = reader.time_base
         ends: list[TimedFrame | None] = [None]
         for frame, following in pairwise(chain(reader, ends)):
             if frame:

@@ -7,7 +7,8 @@ from realtime_lrp.video.libraries import cv2
 SIZE = (96, 72)  # (columns, rows) of the small pictures that are compared
 PERIOD_S = 0.2  # time between two pictures that are compared
 
-LEARNING, BACKGROUND = 0.002, 0.7
+LEARNING = 0.002
+BACKGROUND = 0.7
 """Weight of a new picture in the model of the room, and the share of that model that is background:
 what stands still becomes part of the room after about 40 seconds."""
 
@@ -35,7 +36,8 @@ class Presence:
             history=500, varThreshold=DEVIATIONS, detectShadows=False
         )
         self._room.setBackgroundRatio(BACKGROUND)
-        self._looks, self._differing = 0, 0
+        self._looks = 0
+        self._differing = 0
         self.present = False
 
     def look(self, picture: np.ndarray, now: float) -> bool:

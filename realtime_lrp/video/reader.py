@@ -66,7 +66,8 @@ class VideoReader:
     """
 
     def __init__(self, path: Path | str, span: Span | None = None, square: bool = True):
-        self._path, self._square = masked(str(path)), square
+        self._path = masked(str(path))
+        self._square = square
         self.container = open_address(str(path)) if is_address(path) else open_recording(Path(path))
         try:
             self.stream = self._chosen_stream()
@@ -81,9 +82,11 @@ class VideoReader:
         self.packets = self.bad_packets = 0
         self.sound = list(self.container.streams.audio)
         self.metadata = dict(self.container.metadata)
-        self.colour, self.aspect = Colour(), Fraction(1)
+        self.colour = Colour()
+        self.aspect = Fraction(1)
         self.go_on: Callable[[], bool] = lambda: True
-        self._span, self._trimmed = span or Span(), span is not None
+        self._span = span or Span()
+        self._trimmed = span is not None
         self._set_limits()
         whole = (self.container.duration or 0) / av.time_base
         end = min(self._span.end or whole, whole) if whole else 0
@@ -117,7 +120,9 @@ class VideoReader:
     def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
         self._over = False
         convert: FrameConverter | None = None
-        count, since, until = 0, Fraction(0), Fraction(0)
+        count = 0
+        since = Fraction(0)
+        until = Fraction(0)
         items = self._from_start(sound)
         if self._span.with_shown:
             items = self._from_shown(items)
@@ -140,7 +145,8 @@ class VideoReader:
                 since = time
                 aspect = self.stream.sample_aspect_ratio
                 convert = FrameConverter(item, aspect, self._square)
-                self.colour, self.aspect = convert.colour, convert.aspect
+                self.colour = convert.colour
+                self.aspect = convert.aspect
             count += 1
             duration = item.duration or 0
             until = time + duration * self.time_base
@@ -222,7 +228,8 @@ class VideoReader:
 
     def _from_start(self, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
         """Decodes from a key frame before the span."""
-        kind, items = self.container.format, self._decoded(sound)
+        kind = self.container.format
+        items = self._decoded(sound)
         if self._span.start and kind.name not in NO_INDEX and not kind.flags & NO_TIMES:
             with suppress(av.FFmpegError):  # a server may send from the start alone
                 self.container.seek(int(self._start * av.time_base))
@@ -297,7 +304,8 @@ class VideoReader:
 
     def _packets(self) -> "Iterator[av.Packet[Any]]":
         """Yields all packets; reading goes on after errors unless nothing else comes."""
-        packets, clock = self.container.demux(), PacketClock(MOST_GAP_S)
+        packets = self.container.demux()
+        clock = PacketClock(MOST_GAP_S)
         if self.container.format.name.startswith(LATE_STARTS):
             clock = PacketClock(inf)
         failed_in_a_row = 0
@@ -324,7 +332,8 @@ class VideoReader:
         data = bytes(packet)
         if (at := data.find(SEQUENCE) + len(SEQUENCE)) < len(SEQUENCE):
             return False
-        before, self._coded_size = self._coded_size, data[at : at + 3]
+        before = self._coded_size
+        self._coded_size = data[at : at + 3]
         return before not in (b"", self._coded_size)
 
     def _frames_of(self, packet: "av.Packet[Any] | None") -> "Iterator[av.VideoFrame]":
@@ -359,7 +368,8 @@ class VideoReader:
             self.bad_packets += 1
 
     def _chosen_stream(self) -> "av.VideoStream":
-        streams, name = self.container.streams, self._path
+        streams = self.container.streams
+        name = self._path
         count = len(streams.video) + len(streams.audio)  # the others are not looked at
         if count > MOST_STREAMS:
             raise DamagedInputError(

@@ -72,7 +72,8 @@ class Recorder:
         provenance: Callable[[], Provenance | None] | None = None,
     ):
         check_film(target, overwrite)
-        self._target, self._overwrite = target.resolve(), overwrite
+        self._target = target.resolve()
+        self._overwrite = overwrite
         self._sidecar = self._target.with_suffix(".jsonl")
         self._part = files.part_path(self._target)
         for part in files.stale_parts([self._target, self._sidecar]):
@@ -83,15 +84,20 @@ class Recorder:
                     f"{str(part)!r} was left by an earlier recording. Rename or delete it."
                 )
         files.check_room(self._target.parent, KEPT_FREE)
-        self._size, self._provenance = size, provenance
-        self.frames, self.seconds = 0, 0.0
+        self._size = size
+        self._provenance = provenance
+        self.frames = 0
+        self.seconds = 0.0
         self._refused = self._left_out = 0  # counted by the caller, and by the thread
         self.trouble = ""
         self._failure: Error | None = None
         self._waiting: SimpleQueue[_Put | None] = SimpleQueue()
-        self._ended, self._finished = threading.Event(), False
+        self._ended = threading.Event()
+        self._finished = False
         self._until = float("inf")
-        self._zero, self._last, self._next_key = 0.0, 0, 0
+        self._zero = 0.0
+        self._last = 0
+        self._next_key = 0
         self._lines: TextIO | None = None
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
@@ -125,7 +131,8 @@ class Recorder:
         """
         if self._finished:
             return []
-        self._finished, self._until = True, monotonic() + DRAIN_S
+        self._finished = True
+        self._until = monotonic() + DRAIN_S
         self._ended.set()
         self._waiting.put(None)
         self._thread.join(DRAIN_S + CLOSING_S)
@@ -186,14 +193,17 @@ class Recorder:
         if step < LEAST_STEP:
             self._left_out += 1
             return False
-        key, shown = pts >= self._next_key, min(step, SECOND)
-        picture, rows_columns = put.picture, put.picture.shape[:2]
+        key = pts >= self._next_key
+        shown = min(step, SECOND)
+        picture = put.picture
+        rows_columns = put.picture.shape[:2]
         if rows_columns != self._size:
             picture = region_of(rows_columns, self._size, "letterbox").extract(picture, border=0)
         writer.write(picture, pts, shown, key=key)
         if key:
             self._next_key = pts + SECOND
-        self._last, self.seconds = pts, (pts + shown) / SECOND
+        self._last = pts
+        self.seconds = (pts + shown) / SECOND
         self.frames += 1
         if put.row is not None:
             if self._lines is None:
@@ -219,7 +229,9 @@ class Recorder:
         try:
             self._put_in_place()
         except Exception as error:
-            why, kept, complete = why or _reason(error), f"kept as {self._part.name}", False
+            why = why or _reason(error)
+            kept = f"kept as {self._part.name}"
+            complete = False
             kind = OutputError if isinstance(error, OutputError) else TransferError
         if why:
             self.trouble = f"recording stopped: {why}; {kept}"

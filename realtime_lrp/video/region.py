@@ -79,7 +79,8 @@ def region_of(
     left, top, right, bottom = within or (0, 0, picture_size[1], picture_size[0])
     height, width = bottom - top, right - left
     rows, columns = size
-    box, inner = (left, top, right, bottom), (0, 0, columns, rows)
+    box = (left, top, right, bottom)
+    inner = (0, 0, columns, rows)
     if fit == "letterbox":
         scale = min(rows / height, columns / (width * aspect))
         inner = _centred(height * scale, width * aspect * scale, rows, columns)

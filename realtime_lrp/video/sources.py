@@ -58,7 +58,8 @@ def _slope(size: tuple[int, int]) -> np.ndarray:
 
 def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
     """A frame by its number, uint8 [*size, 3] RGB; the disc moves by one radian a second."""
-    grey, turn = _slope(size) + np.uint8(number % 256), number / fps
+    grey = _slope(size) + np.uint8(number % 256)
+    turn = number / fps
     picture = cv2.merge([grey, 255 - grey, np.full_like(grey, 128)])
     rows, columns = size
     y, x = rows * (0.5 + 0.23 * np.sin(turn)), columns * (0.5 + 0.23 * np.cos(turn))
@@ -92,7 +93,8 @@ class ScreenSource(Source):
                 f"There is no screen {number}. There {'is' if len(screens) == 1 else 'are'} "
                 f"{len(screens)}, numbered from 1: --source screen:1."
             )
-        self._area, self._due = screens[number - 1], time.monotonic()
+        self._area = screens[number - 1]
+        self._due = time.monotonic()
 
     def read(self) -> np.ndarray | None:
         if self.stop.wait(max(0.0, self._due - time.monotonic())):

@@ -75,7 +75,8 @@ class Stream(Source):
             return None
         if self._size != (size := (frame.width, frame.height)):
             aspect = self._stream.sample_aspect_ratio
-            self._convert, self._size = FrameConverter(frame, aspect, square=True), size
+            self._convert = FrameConverter(frame, aspect, square=True)
+            self._size = size
         return self._convert(frame)
 
     def close(self) -> None:
@@ -108,7 +109,8 @@ class Snapshots(Source):
 
     def __init__(self, url: str, stop: threading.Event):
         super().__init__(stop)
-        self._url, self.described = url, masked(url)
+        self._url = url
+        self.described = masked(url)
         self._last: np.ndarray | None = None
         self._pause_s = LEAST_PAUSE_S
 

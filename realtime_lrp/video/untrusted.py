@@ -28,7 +28,8 @@ DECODING_S = 1.0  # maximum time for a JPEG; then the child is killed
 STARTING_S = 20.0  # the same for the first picture of a child, which has to start
 MOST_SCANS = 4  # scans of a baseline JPEG: one, or one for each component
 
-_BASELINE, _SCAN = 0xC0, 0xDA
+_BASELINE = 0xC0
+_SCAN = 0xDA
 _SEGMENTS = frozenset((*range(0xE0, 0xF0), 0xFE, 0xDB, 0xC4, 0xDD, _BASELINE, _SCAN))
 """Application data, comment, tables, restart interval, frame, scan; no other kind of frame."""
 
@@ -116,7 +117,8 @@ class ChildDecoder:
         return found[0] if small else None
 
     def close(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process:
             process.close()
 
@@ -134,9 +136,11 @@ def is_plain_jpeg(data: bytes, most_pixels: int) -> bool:
     """Whether a JPEG is baseline, of few scans and pixels, by what precedes its first scan."""
     if data[:2] != b"\xff\xd8" or data.count(bytes((0xFF, _SCAN))) > MOST_SCANS:
         return False
-    pixels, at = 0, 2
+    pixels = 0
+    at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] in _SEGMENTS:
-        kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
+        kind = data[at + 1]
+        length = int.from_bytes(data[at + 2 : at + 4])
         if kind == _SCAN:
             return 0 < pixels <= most_pixels
         if kind == _BASELINE:

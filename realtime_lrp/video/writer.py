@@ -66,10 +66,12 @@ class VideoWriter:
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
         tags = {**(metadata or {}), **description_tags(container, description)}
         self._container.metadata.update(tags)
-        self._fps, self._format = fps, container
+        self._fps = fps
+        self._format = container
         self._last: int | None = None  # pts of the last frame
         self._frames = 0
-        self._codec, self._colour = codec, colour or Colour()
+        self._codec = codec
+        self._colour = colour or Colour()
         self._sound: dict[int, _Copied | _Reencoded] = {}
         self._durations: dict[int | None, int] = {}
         self._stream = self._container.add_stream(encoder, rate=fps)
@@ -183,9 +185,12 @@ class VideoWriter:
             frame, format="yuv420p", src_color_range=2,
             dst_colorspace=self._colour.table, dst_color_range=self._colour.range,
         )  # fmt: skip
-        frame.colorspace, frame.color_range = self._colour.matrix, self._colour.range
-        frame.color_primaries, frame.color_trc = self._colour.primaries, self._colour.transfer
-        frame.pts, frame.time_base = pts, self._stream.codec_context.time_base
+        frame.colorspace = self._colour.matrix
+        frame.color_range = self._colour.range
+        frame.color_primaries = self._colour.primaries
+        frame.color_trc = self._colour.transfer
+        frame.pts = pts
+        frame.time_base = self._stream.codec_context.time_base
         if key:
             frame.pict_type = av.video.frame.PictureType.I
         if duration:
@@ -202,7 +207,8 @@ class VideoWriter:
 
     def _check_time(self, pts: int) -> None:
         """Refuses a frame that comes too late after the last one for the container."""
-        since, self._last = pts - (pts if self._last is None else self._last), pts
+        since = pts - (pts if self._last is None else self._last)
+        self._last = pts
         base = self._stream.time_base or self._stream.codec_context.time_base
         seconds = float(since * self._stream.codec_context.time_base)
         if CONTAINERS[self._format] != "matroska" and seconds / base > MOST_TICKS:

@@ -57,7 +57,8 @@ def arrange(
     """Arranges a canvas; the picture gets smaller where figures would cover the region."""
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
-    whole, region = (0, 0, size[1], size[0]), region or central_square(shape)
+    whole = (0, 0, size[1], size[0])
+    region = region or central_square(shape)
     picture = fitted_box(shape, whole)
     areas: tuple[Box, ...] = ()
     if with_figures:
@@ -100,7 +101,8 @@ def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box
     """The picture, moved where that helps, and the areas that it leaves free; none if too small."""
     rows, columns = size
     x0, y0, x1, y1 = picture
-    beside, below = columns - (x1 - x0), rows - (y1 - y0)
+    beside = columns - (x1 - x0)
+    below = rows - (y1 - y0)
     if beside >= 2 * COLUMN * letters:
         width = min(x0, MAX_COLUMN * letters)
         return picture, ((x0 - width, 0, x0, rows), (x1, 0, x1 + width, rows))
@@ -124,7 +126,8 @@ def _giving_way(
 
 def _aside(size: tuple[int, int], picture: Box, beside: bool) -> tuple[Box, tuple[Box, ...]]:
     """The picture, moved to the left or up, and the area beside it or below."""
-    (rows, columns), (x0, y0, x1, y1) = size, picture
+    (rows, columns) = size
+    (x0, y0, x1, y1) = picture
     if beside:
         return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
     return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)

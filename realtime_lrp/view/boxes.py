@@ -42,7 +42,8 @@ def draw_outlines(
     """Draws outlines in place, the first on top; `shape` is the picture's where it is scaled."""
     rows, columns = tile.shape[:2]
     down, across = (rows / shape[0], columns / shape[1]) if shape else (1, 1)
-    thick, size = max(1, round(min(rows, columns) / 240)), text_size(rows)
+    thick = max(1, round(min(rows, columns) / 240))
+    size = text_size(rows)
     high = round(1.35 * size)
     for box, above, below, colour, lines, strong in reversed(outlines):
         x0, x1 = (round(min(max(x * across, 0), columns - 1)) for x in box[::2])

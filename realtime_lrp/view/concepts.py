@@ -19,7 +19,8 @@ from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width,
 ROWS = 4  # how many channels have a row
 GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
 
-SHOWN, SHOWN_UPRIGHT = 3, 2
+SHOWN = 3
+SHOWN_UPRIGHT = 2
 """How many pictures of the gallery a row has, side by side; fewer and larger ones on tall canvases,
 where two rows stand beside each other."""
 
@@ -29,7 +30,9 @@ LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
 
 NO_PICTURES = "no pictures of it"
 
-OF_WHAT, OWN_MAP, EXAMPLES = "of the layer's relevance", "here", "answers to"
+OF_WHAT = "of the layer's relevance"
+OWN_MAP = "here"
+EXAMPLES = "answers to"
 """The captions above the figures, the maps, and the pictures of the gallery."""
 
 AGAINST = (120, 160, 255)  # the colour of shares that speak against what is explained
@@ -82,19 +85,24 @@ class ConceptPanel:
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
         """The place with room for it: at the right, on tall canvases at the bottom."""
-        (rows, columns), above = size, ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
-        header, above_tile = round((HEADER + above) * letters), (NAME + 2 * PAD) * letters
+        (rows, columns) = size
+        above = ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
+        header = round((HEADER + above) * letters)
+        above_tile = (NAME + 2 * PAD) * letters
         if rows > 1.1 * columns:
             across, shown = (2, SHOWN_UPRIGHT) if self.with_pictures else (ROWS, 0)
             height = header + ROWS // across * (columns / across / (1 + shown) + above_tile)
             height = min(round(height), rows * 2 // 5)
-            box, rest = (0, rows - height, columns, rows), (rows - height, columns)
+            box = (0, rows - height, columns, rows)
+            rest = (rows - height, columns)
         else:
-            across, shown = 1, SHOWN * self.with_pictures
+            across = 1
+            shown = SHOWN * self.with_pictures
             tile = (rows - header) / ROWS - above_tile
             width = round(tile * (1 + shown) + 4 * PAD * letters)
             width = min(max(width, LEAST * letters), int(columns * WIDEST))
-            box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
+            box = (columns - width, 0, columns, rows)
+            rest = (rows, columns - width)
         x0, y0, x1, y1 = box
         down = ROWS // across
         xs = [x0 + (x1 - x0) * n // across for n in range(across + 1)]
@@ -143,7 +151,8 @@ class ConceptArtist:
         corner = -place.box[0], -place.box[1]
         pad = round(PAD * letters)
         x0, y0, x1, y1 = moved(place.header, *corner)
-        small, width = _caption_size(letters), x1 - x0 - 2 * pad
+        small = _caption_size(letters)
+        width = x1 - x0 - 2 * pad
         first, *rest = wrapped(panel.warning, width, small)
         warning = filter(None, (first, fitted(" ".join(rest), width, small)))
         large = []
@@ -169,7 +178,8 @@ class ConceptArtist:
         letters: int,
     ) -> None:  # fmt: skip
         """Draws a row; above it what its figures and pictures are, where it is the uppermost."""
-        pad, ground = round(PAD * letters), GROUND_FOLLOWED if row.followed else GROUND
+        pad = round(PAD * letters)
+        ground = GROUND_FOLLOWED if row.followed else GROUND
         x0, y0, x1, y1 = moved(box, -place.box[0], -place.box[1])
         base = y0 - round(0.3 * _caption_size(letters))
         if row.followed:
@@ -231,7 +241,8 @@ def _gallery(
 ) -> np.ndarray:
     sheet = np.full((side, count * (side + gap) - gap, 3), ground, np.uint8)
     for number, picture in enumerate(pictures[:count]):
-        x, how = number * (side + gap), cv2.INTER_AREA
+        x = number * (side + gap)
+        how = cv2.INTER_AREA
         if side >= picture.shape[1]:
             how = cv2.INTER_LINEAR
         sheet[:, x : x + side] = cv2.resize(picture, (side, side), interpolation=how)

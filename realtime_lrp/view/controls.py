@@ -21,7 +21,8 @@ STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key 
 WIDTH = 34  # greatest width of a list, in heights of a letter
 SHIFT = 4  # OpenCV draws circles at this many binary places of a pixel
 
-FILL, EDGE = (38, 38, 44), (120, 120, 130)
+FILL = (38, 38, 44)
+EDGE = (120, 120, 130)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def arrange_controls(
 ) -> Controls:
     """Arranges the controls at the lower edge of a canvas; `words` translates the buttons."""
     rows, columns = size
-    height, gap = round(2.2 * letters), max(2, letters // 3)
+    height = round(2.2 * letters)
+    gap = max(2, letters // 3)
     lines = _lines(columns - 2 * gap, letters, gap, words)
     y = rows - gap - len(lines) * (height + gap)
     top = y + gap
@@ -98,7 +100,8 @@ def draw_brush(
 ) -> None:
     """Outlines in place what the brush covers, in white on black."""
     x0, y0, x1, y1 = box
-    part, scale = canvas[y0:y1, x0:x1], (x1 - x0) / shape[1]
+    part = canvas[y0:y1, x0:x1]
+    scale = (x1 - x0) / shape[1]
     x, y = (round(((at + 0.5) * scale - 0.5) * 2**SHIFT) for at in middle)
     r = round((radius + 0.5) * scale * 2**SHIFT)
     for colour, width in (((0, 0, 0), 3), (WHITE, 1)):
@@ -134,11 +137,13 @@ def _draw_bar(canvas: np.ndarray, track: Box, progress: BarPosition, letters: in
     x0, y0, x1, y1 = track
     whole = (0, y0, canvas.shape[1], y1)
     cv2.rectangle(canvas, whole[:2], (whole[2] - 1, y1 - 1), FILL, -1)
-    middle, half = (y0 + y1) // 2, max(2, letters // 6)
+    middle = (y0 + y1) // 2
+    half = max(2, letters // 6)
     x = x0 + round((x1 - 1 - x0) * progress.share)
     hud.draw_bar(canvas, (x0, middle - half, x1, middle + half + 1), progress.share)
     cv2.circle(canvas, (x, middle), max(4, letters // 2), WHITE, -1, cv2.LINE_AA)
-    base, left = middle + round(0.36 * letters), x0 - letters
+    base = middle + round(0.36 * letters)
+    left = x0 - letters
     left -= text_width(progress.position, letters)
     draw_text(canvas, progress.position, (left, base), letters, WHITE)
     draw_text(canvas, progress.length, (x1 + letters, base), letters, hud.DIM)
@@ -234,11 +239,14 @@ class Menu:
     def _place(self, canvas: Sequence[int], size: int, free: Box, count: int) -> _Place:
         rows, columns = canvas[:2]
         width = min(columns - 2 * size, WIDTH * size)
-        x, top = (columns - width) // 2, hud.height_of(self._head(size, count))
+        x = (columns - width) // 2
+        top = hud.height_of(self._head(size, count))
         if free[2] - free[0] >= self.least * size and free[3] - free[1] >= rows // 2:
-            x, width = free[0], free[2] - free[0]
+            x = free[0]
+            width = free[2] - free[0]
         elif width > columns // 2:
-            x, width = 0, columns
+            x = 0
+            width = columns
         fits = max(1, (rows - top - size) // round(hud.STEP * size) - len(self.foot()))
         first = max(0, min(self.cursor - fits // 2, count - fits))  # the cursor is in sight
         return _Place((x, 0, x + width, rows), top, range(first, min(first + fits, count)))
@@ -253,7 +261,8 @@ class ClassList(Menu):
     # float32 [classes], the present ones
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
-    least, head = 13, ("Enter: explain it", "Tab: compare with it", "Esc: back")
+    least = 13
+    head = ("Enter: explain it", "Tab: compare with it", "Esc: back")
 
     def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
         """The list with other scores; an empty list gets its entries."""

@@ -100,9 +100,11 @@ def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
 
 def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Strip]:
     """The buttons, in as many rows as they need; where each can be touched comes from drawing."""
-    size, height = max(MIN_FONT, round(0.72 * font)), round(2.0 * font)
+    size = max(MIN_FONT, round(0.72 * font))
+    height = round(2.0 * font)
     if buttons.large:
-        size, height = round(1.2 * font), round(4.0 * font)
+        size = round(1.2 * font)
+        height = round(4.0 * font)
     gap = max(2, font // 5)
     rows: list[dict[str, tuple[str, int]]] = [{}]
     for name, text in zip(buttons.names, buttons.texts, strict=True):
@@ -148,13 +150,16 @@ def layout_of(
     size: tuple[int, int], margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> tuple[Box, Box]:
     """The boxes of the picture, and of the page beside or below it, which drifts at its size."""
-    (rows, columns), (dx, dy) = size, shift
+    (rows, columns) = size
+    (dx, dy) = shift
     if rows <= columns:
         edge = round(columns * (1 - PAGE_WIDTH)) + dx
-        picture, (x0, y0, x1, y1) = (0, 0, edge, rows), (edge, dy, columns + dx, rows + dy)
+        picture = (0, 0, edge, rows)
+        (x0, y0, x1, y1) = (edge, dy, columns + dx, rows + dy)
     else:
         edge = round(rows * (1 - PAGE_HEIGHT)) + dy
-        picture, (x0, y0, x1, y1) = (0, 0, columns, edge), (dx, edge, columns + dx, rows + dy)
+        picture = (0, 0, columns, edge)
+        (x0, y0, x1, y1) = (dx, edge, columns + dx, rows + dy)
     return picture, (x0 + margin, y0 + margin, x1 - margin, y1 - margin)
 
 
@@ -217,7 +222,8 @@ def _drawn(size: tuple[int, int], page: Page, font: int) -> tuple[np.ndarray, di
     The bottom elements do not depend on the top ones: buttons stay where they are.
     """
     canvas = np.full((*size, 3), BACKGROUND, np.uint8)
-    width, room = size[1] - 2 * font, size[0] - 2 * font
+    width = size[1] - 2 * font
+    room = size[0] - 2 * font
     bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), round(MAX_BOTTOM * room))
     if bottom:
         room -= hud.height_of(bottom) + font
@@ -232,7 +238,8 @@ KEYS = (
 )  # fmt: skip
 """The grid of keys; the typed digits are shown in the empty cells."""
 
-KEY_COLOUR, KEY_EDGE = (52, 52, 58), (130, 130, 140)
+KEY_COLOUR = (52, 52, 58)
+KEY_EDGE = (130, 130, 140)
 
 LABELS = {"leave": "✕", "back": "←", "enter": "✓"}  # signs on the keys without a digit
 

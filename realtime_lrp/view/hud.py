@@ -319,7 +319,9 @@ def _kept_lines(
 
 def _legend_parts(legend: Legend, width: int, size: int) -> list[Strip]:
     """The words above the colours, or one above and one below where both do not fit."""
-    low, high, colours = legend.low, legend.high, strip(legend, size)
+    low = legend.low
+    high = legend.high
+    colours = strip(legend, size)
     if text_width(low, size) + text_width(high, size) + 2 * size <= width:
         return [line(low, high, size, DIM, DIM), colours]
     above = [line(one, "", size, DIM) for one in _lines(low, width, size)]
@@ -334,7 +336,8 @@ def _lines(text: str, width: int, size: int) -> list[str]:
 def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:
     """Draws a text at the middle of the lower edge of an area, in place."""
     x0, _, x1, y1 = area
-    lines, height = _notice_lines(text, x1 - x0, size), notice_height(text, x1 - x0, size)
+    lines = _notice_lines(text, x1 - x0, size)
+    height = notice_height(text, x1 - x0, size)
     size = round(NOTICE_SCALE * size)
     step = round(STEP * size)
     width = max(text_width(line, size) for line in lines) + 2 * size
@@ -356,7 +359,8 @@ def draw_marks(canvas: np.ndarray, text: str, box: Box, size: int) -> None:
     x0, y0, x1, y1 = box
     size = shrunk(size, MIN_LETTERS, lambda size: text_width(text, size) + size <= x1 - x0)
     text = fitted(text, x1 - x0 - size, size)
-    x, middle = x1 - text_width(text, size) - size // 2, (y0 + y1) // 2
+    x = x1 - text_width(text, size) - size // 2
+    middle = (y0 + y1) // 2
     darken(canvas, (x - size // 2, y0, x1, y1), 0.3)
     draw_text(canvas, text, (x, middle + round(0.36 * size)), size, WARNING)
 

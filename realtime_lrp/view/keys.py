@@ -145,7 +145,8 @@ def find(typed: str, among: Sequence[Command]) -> list[Command]:
 
 def _rank(command: Command, wanted: Sequence[str]) -> tuple[int, int] | None:
     """How well a command fits, the least is best; None if it does not."""
-    shown, named = _words(command.meaning), _words(command.name)
+    shown = _words(command.meaning)
+    named = _words(command.name)
     rank = 0
     for word in wanted:
         whole = {word, word.removesuffix("s")}

@@ -11,7 +11,8 @@ from realtime_lrp.view.painting import ColouredMap, Painted
 FLOW_WIDTH = 320  # about how many columns a picture has where motion is measured
 WINDOW = 5  # side of the compared squares, in every second pixel of a reduced picture
 
-ALIKE, UNLIKE = 8.0, 24.0
+ALIKE = 8.0
+UNLIKE = 24.0
 """Mean difference in grey levels up to which the motion was found, and from which it was not.
 In recordings of moving cars and people 95 % of all pixels differ by less than 8 after 0.1 s."""
 
@@ -47,7 +48,8 @@ class Follower:
         now = self._small(picture)
         # from each pixel now to its place then; it begins with the last call's flow
         self._back = self._flow.calc(now, self._then, self._back)
-        half, size = self._half.shape[1::-1], self._map_pixels.shape[1::-1]
+        half = self._half.shape[1::-1]
+        size = self._map_pixels.shape[1::-1]
         flow = cv2.resize(self._back, half, interpolation=cv2.INTER_AREA)
         certain = self._found(cv2.resize(now, half, interpolation=cv2.INTER_AREA), flow)
         where = cv2.resize(flow * self._scale, size) + self._map_pixels
@@ -69,7 +71,8 @@ class Follower:
         shift = np.zeros(2)
         for _ in range(2):  # the flow is known where the box is now
             low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)
-            (x0, y0), (x1, y1) = low // 2, (high + 1) // 2
+            (x0, y0) = low // 2
+            (x1, y1) = (high + 1) // 2
             if not certain[y0:y1, x0:x1].size or certain[y0:y1, x0:x1].mean() < SEEN:
                 return None
             shift = -np.median(flow[y0:y1, x0:x1].reshape(-1, 2), axis=0)

@@ -62,7 +62,8 @@ class ColouredMap:
 
     @functools.cached_property
     def weights(self) -> "BlendWeights":
-        alpha, tone = _bytes(self.alpha), _bytes(self.tone)
+        alpha = _bytes(self.alpha)
+        tone = _bytes(self.tone)
         rest = cv2.bitwise_not(alpha)
         size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
         keep = cv2.resize(cv2.multiply(rest, cv2.bitwise_not(tone), scale=1 / 255), size)
@@ -140,7 +141,8 @@ def _contours(overlay: ColouredMap) -> BlendWeights:
     colour = np.clip(weighted / np.maximum(alpha, 1e-6)[..., None], 0, 255).astype(np.uint8)
     lines, edges = _lines(cv2.resize(alpha, size, interpolation=cv2.INTER_CUBIC), alpha.max())
     opaque = np.float32(min(1.0, overlay.alpha.max()) / 255)
-    lines, edges = lines * opaque, edges * opaque * np.float32(CASING)
+    lines = lines * opaque
+    edges = edges * opaque * np.float32(CASING)
     drawn = np.rint(cv2.resize(colour, size) * lines[..., None]).astype(np.uint8)
     keep = cv2.resize(_bytes(1 - np.maximum(lines, edges)), box)
     return BlendWeights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), None, cv2.resize(drawn, box))

@@ -165,7 +165,8 @@ class SplitScene:
 
     def pictures_alone(self, size: tuple[int, int]) -> "SplitScene":
         """The same on a canvas of another size, without figures and the panel of concepts."""
-        shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
+        shape = self.scenes[0].picture.shape
+        text_size = self.scenes[0].text_size
         boxes = boxes_of(size, shape, len(self.scenes), hud.figure_size(*size, text_size))
         scenes = (
             replace(scene, size=(y1 - y0, x1 - x0), with_figures=False, untitled="")
@@ -273,7 +274,8 @@ class Artist:
             _scale_into(tile, drawn)
 
     def _draw_text(self, canvas: np.ndarray, scene: Scene) -> None:
-        draw, boxes = self.decals.draw, scene.arrangement.pictures
+        draw = self.decals.draw
+        boxes = scene.arrangement.pictures
         if scene.panels:
             awaited = (f"preparing {name}" for name in scene.awaited)
             captions = ("picture", *map(scene.caption, scene.panels), *awaited)
@@ -296,17 +298,21 @@ class Artist:
 
     def _drawn_for(self, scene: Scene) -> Painted | None:
         """The maps and boxes, moved to where they belong on the scene's picture."""
-        explained, look = scene.explained, scene.look
-        self._lost, self.elsewhere = frozenset(), False
+        explained = scene.explained
+        look = scene.look
+        self._lost = frozenset()
+        self.elsewhere = False
         if explained is None or (look.style == "off" and not explained.outlines):
             return None
         if explained is not self._explained:
-            self._explained, self._follower = explained, None
+            self._explained = explained
+            self._follower = None
         if look.motion != "flow" or scene.picture is explained.picture:
             return explained
         self._follower = follower = self._follower or Follower(explained)
         moved = follower(scene.picture)
-        self._lost, self.elsewhere = follower.lost, follower.elsewhere
+        self._lost = follower.lost
+        self.elsewhere = follower.elsewhere
         return moved
 
 
@@ -315,7 +321,9 @@ class SplitArtist:
 
     def __init__(self) -> None:
         self._artists: list[Artist] = []
-        self.buffers, self.decals, self._concepts = Buffers(), Decals(), ConceptArtist()
+        self.buffers = Buffers()
+        self.decals = Decals()
+        self._concepts = ConceptArtist()
 
     def _artists_for(self, scene: SplitScene) -> list[Artist]:
         self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]

@@ -106,7 +106,8 @@ def lay_out(painted: Painted, line: str = "", layout: str = "overlay") -> np.nda
     Layouts: "overlay"; "side-by-side", the picture and the overlay; "map", on black, without the
     line; "original+map", the picture and that map.
     """
-    picture, overlay = painted.picture, painted.overlays[0]
+    picture = painted.picture
+    overlay = painted.overlays[0]
     if layout in ("map", "original+map"):
         drawn = lay_over(np.zeros_like(picture), overlay)
     else:

@@ -203,7 +203,8 @@ class Window:
         self.closed = False  # by the user; `events` notices it
         self.on_lost: Callable[[], object] = lambda: None  # completes files when the X server goes
         self._kept = end_if_lost(lambda: self.on_lost())
-        self._keyboard, self._stretched = Keyboard(), Buffers()
+        self._keyboard = Keyboard()
+        self._stretched = Buffers()
         pygame.key.set_repeat(*REPEAT_MS)
         self._canvas = SIZE
         try:

@@ -30,7 +30,8 @@ def main(file: str, seconds: str) -> None:
     engine.warm_up()
     picture = moving_picture(1, Synthetic.size, fps=30)
     under_way = deque[Callable[[], Any]]()
-    maps, begin = -WARM, 0.0
+    maps = -WARM
+    begin = 0.0
     while maps < 1 or time.monotonic() < begin + float(seconds):
         if maps == 0:
             begin = time.monotonic()

@@ -49,7 +49,8 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
     """Measures this machine and returns the report's lines; `quick` measures less."""
     if json_file:
         check_output(json_file, overwrite)
-    name, weights = config.model.name, config.model.weights
+    name = config.model.name
+    weights = config.model.weights
     if weights is None and name.lower() not in EMBEDDED and not Path(name).suffix:
         weights = "random"  # as fast as the trained ones, and no download
     config = config.changed(model={"weights": weights}, lrp={"precision": "float32"})
@@ -187,7 +188,8 @@ def measure_networks(bench: Bench) -> list[Row]:
 
     Which is quicker is kept: `live` and others go by it.
     """
-    rows, cores = [], core_count()
+    rows = []
+    cores = core_count()
     for name in present_networks():
         bench.status(f"live with {name}")
         config = Config(model=Model(name=name))
@@ -209,7 +211,8 @@ def measure_live(bench: Bench) -> list[Row]:
     runs = [(fps, name) for name in displays for fps in (30, 60)]
     duration_s = 6.0
     if bench.quick:
-        runs, duration_s = [(30, "none")], 2.0
+        runs = [(30, "none")]
+        duration_s = 2.0
     pace = {"engine_maps_per_s": engine_pace(config, duration_s)}
     return [measure_run(config, fps, display, duration_s) | pace for fps, display in runs]
 
@@ -240,7 +243,8 @@ def measure_run(
     config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
     environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
     with tempfile.TemporaryDirectory() as folder:
-        settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
+        settings = Path(folder, "config.yaml")
+        stats = Path(folder, "stats.json")
         settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
         options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
         measured = _watch(["live", *map(str, options)], duration_s, environment)

@@ -104,7 +104,9 @@ def precisions() -> list[str]:
 
 def time_maps(bench: Bench) -> list[Row]:
     """The baseline, our map, and our forward pass alone, at growing batches."""
-    engine, quick, fast = bench.engine, bench.quick, device().fast_precision
+    engine = bench.engine
+    quick = bench.quick
+    fast = device().fast_precision
     explainers = {"float32": engine.explainer}
     for precision in precisions()[1:]:
         bench.status(f"building in {precision}")
@@ -174,7 +176,8 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
         result = replace(result, region=region)
         shown = painted(engine, picture, result)
         overlay = shown.overlays[0]
-        follower, coming = Follower(shown), itertools.cycle(later)
+        follower = Follower(shown)
+        coming = itertools.cycle(later)
         actions: dict[str, Action] = {
             "colour": partial(painted, engine, picture, result),
             # a new overlay each time, because one remembers its stretched copy
@@ -193,17 +196,20 @@ def time_window(bench: Bench) -> dict[str, dict[str, Times]]:
         return {}
     draw_in_one_thread()
     pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(10)]
-    engine, coming = bench.engine, itertools.cycle(pictures[1:])
+    engine = bench.engine
+    coming = itertools.cycle(pictures[1:])
     (result,) = engine.explain(pictures[:1])
     explained = painted(engine, pictures[0], result)
     look = Look.of(engine.config.overlay)
-    artist, times = Artist(), {}
+    artist = Artist()
+    times = {}
     with Window() as window:
         for full in (False, True):
             window.fill_screen(full)
             for _ in range(30):  # it takes its new size
                 window.events()
-            size, canvas = window.size, [np.zeros((*window.size, 3), np.uint8)]
+            size = window.size
+            canvas = [np.zeros((*window.size, 3), np.uint8)]
 
             def draw(size: tuple[int, int] = size, canvas: list[np.ndarray] = canvas) -> None:
                 canvas[0] = artist.draw(Scene(size, next(coming), explained, False, look))

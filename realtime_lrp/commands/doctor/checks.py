@@ -113,7 +113,8 @@ def downloads(settings: Settings) -> Iterable[Finding]:
 
 def _disk(folder: Path, chosen_by: str) -> Finding:
     """The room in a folder; one that will be made counts as its parent."""
-    folder, otherwise = folder.absolute(), f"choose another folder with {chosen_by}"
+    folder = folder.absolute()
+    otherwise = f"choose another folder with {chosen_by}"
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     free = shutil.disk_usage(existing).free
     found = f"{free / GB:.1f} GB free in {folder}"
@@ -177,14 +178,17 @@ def measure(name: str, settings: Settings) -> Finding:
     from realtime_lrp.video.cameras import CameraSettings
     from realtime_lrp.video.sources import open_source
 
-    live, stop, times = settings.config.live, threading.Event(), list[float]()
+    live = settings.config.live
+    stop = threading.Event()
+    times = list[float]()
     alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
     alarm.start()
     try:
         with open_source(name, stop, CameraSettings.of(live)) as source:
             while (picture := source.read()) is not None:
                 times.append(time.monotonic())
-                last, span = picture, times[-1] - times[0]
+                last = picture
+                span = times[-1] - times[0]
                 if span >= MEASURE_S:
                     break
     except UnavailableError:
@@ -264,7 +268,8 @@ def processor(settings: Settings) -> Iterator[Finding]:
     from realtime_lrp.engine.measured import machine
     from realtime_lrp.system.machine import available_bytes
 
-    free, total = available_bytes(), psutil.virtual_memory().total
+    free = available_bytes()
+    total = psutil.virtual_memory().total
     found = f"{machine()}, {total / GIB:.1f} GiB of memory, {free / GIB:.1f} free"
     smaller = ", or use --model shapes" if settings.config.model.name not in EMBEDDED else ""
     yield finding(found, f"close other programs{smaller}" if free < GIB else "")
@@ -305,7 +310,8 @@ def network(settings: Settings) -> Iterator[Finding]:
     engine = Engine(chosen, moving=True, otherwise=VIEWER_COMPOSITE)
     labels = engine.network.labels or []
     shown = {30: "star", 105: "heart", 180: "house", 255: "fish"}
-    right, times = 0, []
+    right = 0
+    times = []
     with VideoReader(ASSETS / "demo.mp4") as reader:
         for number, frame in enumerate(reader):
             if number in shown:
@@ -329,7 +335,8 @@ def weights(settings: Settings) -> Iterator[Finding]:
 
     model = settings.config.model
     there = [name for name, network in APPLICATIONS.items() if network.weights.exists()]
-    found, advice = f"downloaded: {', '.join(there) or 'none'}", ""
+    found = f"downloaded: {', '.join(there) or 'none'}"
+    advice = ""
     chosen = APPLICATIONS.get(model.name.lower()) if model.weights in (None, "imagenet") else None
     if chosen and not chosen.weights.exists():
         advice = (
@@ -344,7 +351,8 @@ def codecs(settings: Settings) -> Iterator[Finding]:
     from realtime_lrp.video.writer import CODECS
 
     ensure_temporary_folder()
-    working, reinstall = [], "reinstall PyAV: pip install --force-reinstall av"
+    working = []
+    reinstall = "reinstall PyAV: pip install --force-reinstall av"
     with tempfile.TemporaryDirectory() as folder:
         for name in CODECS:
             try:

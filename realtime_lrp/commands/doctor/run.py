@@ -132,7 +132,8 @@ def table(rows: Iterable[Finding]) -> list[str]:
 
 def run_group(group: CheckGroup, settings: Settings) -> list[Finding]:
     """The rows of a group, and one more if its process failed."""
-    given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
+    given = msgspec.json.encode(settings.given, enc_hook=str)
+    failure = ""
     process = subprocess.Popen(
         module_command("realtime_lrp.commands.doctor.run", group.name),
         stdin=subprocess.PIPE,
@@ -143,7 +144,8 @@ def run_group(group: CheckGroup, settings: Settings) -> list[Finding]:
     try:
         output, errors = process.communicate(given, group.timeout_s)
     except subprocess.TimeoutExpired as late:
-        output, errors = late.stdout or b"", late.stderr or b""
+        output = late.stdout or b""
+        errors = late.stderr or b""
         failure = f"it did not finish within {group.timeout_s:g} seconds"
     finally:
         process.kill()

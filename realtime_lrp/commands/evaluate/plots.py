@@ -82,7 +82,8 @@ def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:
     """The samples with the best and with the worst maps, `SHOWN` each, and their captions."""
     masses = {row.name: row.values[RANKED_BY] for row in measurement.rows if row.name != CHANCE}
     order = np.argsort(-np.mean([*masses.values()], axis=0), kind="stable").tolist()
-    best, worst = order[:SHOWN], order[SHOWN:][-SHOWN:]
+    best = order[:SHOWN]
+    worst = order[SHOWN:][-SHOWN:]
     kinds = ["best"] * len(best) + ["worst"] * len(worst)
     chosen = [*best, *worst]
     names = [f"{kind}: {measurement.samples[i]}" for kind, i in zip(kinds, chosen, strict=True)]
@@ -107,7 +108,8 @@ def map_sheet(
     thumbnails = [resize(picture, size) for picture in pictures]
     names = [*maps]
     bands = [names[first : first + ACROSS] for first in range(0, len(names), ACROSS)]
-    width, rows = 1 + len(bands[0]), len(pictures) * len(bands)
+    width = 1 + len(bands[0])
+    rows = len(pictures) * len(bands)
     figure = new_figure(1.25 * width, (1.5 if captions else 1.35) * rows, dpi=DPI)
     grid = figure.subplots(rows, width, squeeze=False)
     for axes in grid.flat:

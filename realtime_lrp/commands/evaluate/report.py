@@ -42,7 +42,8 @@ LATEX_LETTERS = str.maketrans({
 
 def summary(measurement: Measurement) -> dict[str, Any]:
     """The figures by their names in the JSON file."""
-    photos, rows = measurement.photos, {row.name: _row(row) for row in measurement.rows}
+    photos = measurement.photos
+    rows = {row.name: _row(row) for row in measurement.rows}
     pairs: list[dict[str, Any]] = []
     for figure, metric in METRICS.items():
         values = {row.name: row.values[figure] for row in measurement.rows if figure in row.values}
@@ -104,7 +105,9 @@ def _listed(values: np.ndarray) -> list[float | None]:
 
 def pictures_in_words(report: Mapping[str, Any]) -> str:
     """How many pictures there are, and of how many photos if these are fewer."""
-    (what, of), pictures, photos = report["counted"], report["pictures"], report["distinct_photos"]
+    (what, of) = report["counted"]
+    pictures = report["pictures"]
+    photos = report["distinct_photos"]
     return _counted(pictures, what) + (f" of {_counted(photos, of)}" if photos < pictures else "")
 
 
@@ -151,7 +154,8 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
     explanations = [f"{m.heading:7} {m.label}: {m.meaning}" for m in metrics.values()]
     if fewer := fewer_pictures(report):
         explanations.append(f"n       pictures with a value, where not all: {'; '.join(fewer)}")
-    photos, (_, of) = report["distinct_photos"], report["counted"]
+    photos = report["distinct_photos"]
+    (_, of) = report["counted"]
     if photos >= LEAST_PHOTOS:
         half = f"half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}"
         explanations.append(f"±       {half}")

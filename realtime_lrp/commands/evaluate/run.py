@@ -90,7 +90,8 @@ def _measure(
     def sheet(chosen: list[int], captions: Captions | None = None) -> np.ndarray:
         shown = [row.name for row in measurement.rows if row.name != CHANCE]
         maps = {name: evaluation.maps_of(name, chosen) for name in shown}
-        pictures, stride = samples.pictures[chosen], engine.explainer.stride
+        pictures = samples.pictures[chosen]
+        stride = engine.explainer.stride
         return map_sheet(engine.config, pictures, maps, stride, captions)
 
     if folder:

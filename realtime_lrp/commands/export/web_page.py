@@ -135,7 +135,8 @@ def page_files(data: bytes, about: Exported, config: Config, local: bool) -> dic
 
 def described(data: bytes, about: Exported, config: Config, local: bool) -> dict[str, Any]:
     """The explanation as the page needs it: names, constants of the painter, files to load."""
-    look, known = Look.of(config.overlay), ExportedExplainer(about, about.target or "top1")
+    look = Look.of(config.overlay)
+    known = ExportedExplainer(about, about.target or "top1")
     colours = look.colours(known.signs_for(known.target)[0])
     contrast = bool(about.target) and known.target.contrasts
     return {

@@ -61,7 +61,9 @@ class SourcePart:
     def __init__(
         self, name: str, open_source: OpenSource, transform: Callable[[np.ndarray], np.ndarray]
     ):
-        self._name, self._open, self._transform = name, open_source, transform
+        self._name = name
+        self._open = open_source
+        self._transform = transform
         self._capture: Capture | None = None
         self._opened_at = self._healthy_at = 0.0
         self._last_number = 0
@@ -98,7 +100,8 @@ class SourcePart:
 
     def release(self) -> None:
         if self._capture:
-            self._reconnects, self._captured = self.reconnects, self.captured
+            self._reconnects = self.reconnects
+            self._captured = self.captured
             self._capture.end()
             self._capture = None
 

@@ -53,13 +53,15 @@ class Game(ExhibitPage):
         gone = moment.state in (ScreenState.ATTRACT, ScreenState.CLOSED) or moment.failing
         if self.opened is None:
             if touched == self.setting and self.button(moment):
-                self.opened, self.target = moment.now, "top1"
+                self.opened = moment.now
+                self.target = "top1"
                 self.begin(moment)
         elif gone or touched in GAMES:
             self.close(moment)
 
     def close(self, moment: Moment) -> None:
-        self.opened, self.target = None, ""
+        self.opened = None
+        self.target = ""
         self.end(moment)
 
     def due(self, moment: Moment) -> bool:
@@ -82,12 +84,14 @@ class TeachPage(Game):
 
     def begin(self, moment: Moment) -> None:
         self._teacher = moment.network.teach((*THINGS, NOTHING)) if moment.network else None
-        self._key, self._until = EMPTY, math.inf
+        self._key = EMPTY
+        self._until = math.inf
 
     def end(self, moment: Moment) -> None:
         if moment.network and self._teacher:
             moment.network.forget(self._teacher)
-        self._teacher, self._key = None, ""
+        self._teacher = None
+        self._key = ""
 
     def update(self, moment: Moment) -> None:
         before = self._before
@@ -103,7 +107,8 @@ class TeachPage(Game):
             return
         touched = moment.touched.startswith("thing ") and moment.touched != before
         if touched and self._key != EMPTY:
-            self._key, self._until = moment.touched[-1], moment.now + MOST_S
+            self._key = moment.touched[-1]
+            self._until = moment.now + MOST_S
         reads = self._key == EMPTY and moment.now - (self.opened or 0.0) < READ_S
         if self._key and not reads:
             shown = self._teacher.lesson.showings[-1:]
@@ -117,7 +122,9 @@ class TeachPage(Game):
         return "" if self._refused else super().button(moment)
 
     def elements(self, moment: Moment) -> list[Element]:
-        captions, answer, texts = moment.captions, moment.answer, moment.captions["teach"]
+        captions = moment.captions
+        answer = moment.answer
+        texts = moment.captions["teach"]
         if not self._teacher:
             return []
         fields = self._teacher.fields()
@@ -167,7 +174,8 @@ class GamePage(Game):
             self.close(moment)
 
     def end(self, moment: Moment) -> None:
-        self._last, self._decided = (), None
+        self._last = ()
+        self._decided = None
 
     def _judge(self, moment: Moment) -> None:
         """Decides when the time is over: for what was asked for if it was seen half of the last."""
@@ -190,8 +198,10 @@ class GamePage(Game):
         return super().button(moment) if known(self.config) == "drawing" else ""
 
     def elements(self, moment: Moment) -> list[Element]:
-        captions, texts = moment.captions, moment.captions["game"]
-        seen, left = _seen(self._decided or moment), self._left(moment)
+        captions = moment.captions
+        texts = moment.captions["game"]
+        seen = _seen(self._decided or moment)
+        left = self._left(moment)
         named = label(captions, seen) if seen else captions["nothing"]
         if self._decided is None:
             return [

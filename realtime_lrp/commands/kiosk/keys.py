@@ -48,7 +48,8 @@ class VisitorChoices:
 
     def touched(self) -> str:
         """The button that is held, or was touched since the last call; "" for none."""
-        name, self._began = self._began or self._holding, ""
+        name = self._began or self._holding
+        self._began = ""
         return name
 
     def language(self, now: float) -> int:
@@ -87,10 +88,13 @@ class VisitorChoices:
 
     def visitor_left(self, now: float) -> None:
         """Lets the languages take turns again, from the first one on."""
-        self._chosen, self._rotating_since, self._visiting = None, now, False
+        self._chosen = None
+        self._rotating_since = now
+        self._visiting = False
 
     def _choose(self, language: int, now: float) -> None:
-        self._chosen, self._chosen_at = language, now
+        self._chosen = language
+        self._chosen_at = now
 
     def _touched(self, mouse: Mouse, buttons: Mapping[str, Box]) -> str:
         """The button where a touch began, "elsewhere" for none; "" while it lasts or ends."""
@@ -126,7 +130,8 @@ class ExitLock:
         self._button_down = self._in_corner = False
         self._digits = ""
         self._used_at = 0.0
-        self._wrong_count, self._waits = 0, 0
+        self._wrong_count = 0
+        self._waits = 0
         self._wait_until = -math.inf
 
     @property
@@ -161,7 +166,8 @@ class ExitLock:
 
     def _handle_mouse(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
         down = mouse.button == "left"
-        began, self._button_down = down and not self._button_down, down
+        began = down and not self._button_down
+        self._button_down = down
         self._in_corner = down and not self.asking and max(mouse.x, mouse.y) < CORNER * min(size)
         if began and self.asking and (name := mouse.over(key_boxes(size))):
             self._type(name, now)
@@ -170,8 +176,10 @@ class ExitLock:
         since = now if self._held_since is None else self._held_since
         self.held = min(1.0, (now - since) / HOLD_S)
         if self.held == 1.0:
-            self.held, self._used_at = 0.0, now
-            self._held_since, self._in_corner = None, False
+            self.held = 0.0
+            self._used_at = now
+            self._held_since = None
+            self._in_corner = False
             self.asking = self._pin is not None
             self.opened = not self.asking
 
@@ -186,14 +194,17 @@ class ExitLock:
         elif name == "back":
             self._digits = self._digits[:-1]
         elif self.typed < PIN_DIGITS[1]:
-            self._digits, self.wrong = self._digits + name, False
+            self._digits = self._digits + name
+            self.wrong = False
 
     def _try_pin(self, now: float) -> None:
         if not self._digits:
             return
-        pin, self._digits = self._digits, ""
+        pin = self._digits
+        self._digits = ""
         if self._pin and pin_fits(pin, self._pin):
-            self.opened, self.asking = True, False
+            self.opened = True
+            self.asking = False
             return
         self.wrong = True
         self._wrong_count += 1

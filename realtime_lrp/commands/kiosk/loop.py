@@ -60,10 +60,15 @@ class Exhibit:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = datetime.now,
     ):
-        kiosk, live, now = config.kiosk, config.live, clock()
-        self._config, self._window = config, window
+        kiosk = config.kiosk
+        live = config.live
+        now = clock()
+        self._config = config
+        self._window = window
         self.captions = load_captions(kiosk.languages, kiosk.captions)
-        self._stats, self._clock, self._wall_clock = stats, clock, wall_clock
+        self._stats = stats
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._hours = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
         self._visitor = VisitorChoices(len(self.captions), now)
@@ -79,10 +84,13 @@ class Exhibit:
         open_clips = functools.partial(ClipSource, kiosk.clips)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture)
         self._look = Look.of(config.overlay)
-        self._artist, self._paint = ScreenArtist(self._look), MapPainter()
+        self._artist = ScreenArtist(self._look)
+        self._paint = MapPainter()
         self._pages = pages_of(config)
-        self.page, self.screen = self._pages[-1], Screen()
-        self.state, self.card = self._machine.state, "starting"
+        self.page = self._pages[-1]
+        self.screen = Screen()
+        self.state = self._machine.state
+        self.card = "starting"
         self._open = True
         self._pointed: tuple[float, float] | None = None  # see `_point`
         self._pointed_at = -POINTED_S
@@ -163,7 +171,8 @@ class Exhibit:
         return self.state == ScreenState.CLOSED
 
     def _decide(self, now: float) -> None:
-        network, camera = self.network.fault(now), self.camera.fault(now)
+        network = self.network.fault(now)
+        camera = self.camera.fault(now)
         loading = network is not None and network.card == "starting"
         self._fault = (network if loading else camera or network) if self._open else None
         card = self._fault.card if self._fault else ""
@@ -176,7 +185,8 @@ class Exhibit:
             self._enter_state(now)
         source = self._source_of_state()
         if source != self._shown_source:
-            self._shown_source, self._shown = source, None
+            self._shown_source = source
+            self._shown = None
             self._maps_after = self.network.submitted
             self._answer.reset()
             self.network.pause()
@@ -263,19 +273,23 @@ class Exhibit:
 
         A touch beside the picture or on background lets go.
         """
-        touched, self._visitor.beside = self._visitor.beside, None
+        touched = self._visitor.beside
+        self._visitor.beside = None
         explained = self._newest_map()
         if now - self._pointed_at > POINTED_S or self.state != ScreenState.ACTIVE:
             self._pointed = None
         if touched is None or explained is None or explained.result.segments is None:
             return
-        at, segments = self._artist.place_at(*touched), explained.result.segments
+        at = self._artist.place_at(*touched)
+        segments = explained.result.segments
         if at:
-            seen, shape = explained.result.region.box, explained.picture.shape
+            seen = explained.result.region.box
+            shape = explained.picture.shape
             place = row_column(segments, seen, shape, at)
             empty = segments.classes[place] == explained.engine.explainer.background
             at = None if empty else at
-        self._pointed, self._pointed_at = at, now
+        self._pointed = at
+        self._pointed_at = now
 
     def _ask_network(self) -> None:
         """Asks for maps of what is seen while that is unsure; of all boxes.
@@ -287,7 +301,8 @@ class Exhibit:
         if target := next(targets, ""):  # a taught network has other classes than before
             self.network.ask(target)
             return
-        seen, target = self._answer.seen, self._config.lrp.target
+        seen = self._answer.seen
+        target = self._config.lrp.target
         unsure = target == "top1" and seen is not None and not seen.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
         self.network.ask(str(seen.index) if seen and unsure else target, self._pointed)
@@ -300,7 +315,9 @@ class Exhibit:
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
     def _screen(self, moment: Moment) -> Screen:
-        page, lock, words = self.page, self._lock, moment.captions["leave"]
+        page = self.page
+        lock = self._lock
+        words = moment.captions["leave"]
         kept = page.kept()
         explained = kept or moment.explained
         maps = self._paint(explained, self._look)

@@ -194,7 +194,8 @@ class RelevancePart:
 
 NOTHING = "nothing"  # the class that is never shown as an answer
 
-SURE_S, PERHAPS_S = 0.2, 1.0
+SURE_S = 0.2
+PERHAPS_S = 1.0
 """Seconds over which probabilities are averaged, for sure answers and for unsure ones.
 
 A sure answer has to come quickly. Probabilities near the threshold vary from frame to frame.
@@ -224,7 +225,9 @@ class SmoothedAnswer:
     """
 
     def __init__(self, sure: float, perhaps: float | None, follows: bool):
-        self._sure, self._perhaps, self._follows = sure, perhaps, follows
+        self._sure = sure
+        self._perhaps = perhaps
+        self._follows = follows
         self.reset()
 
     def reset(self) -> None:
@@ -246,12 +249,15 @@ class SmoothedAnswer:
             last = self._last
             if last and last.engine.network.labels != explained.engine.network.labels:
                 self.reset()  # its classes are others
-            quick, slow = self._mean(explained, SURE_S), self._mean(explained, PERHAPS_S)
-            self._last, engine = explained, explained.engine
+            quick = self._mean(explained, SURE_S)
+            slow = self._mean(explained, PERHAPS_S)
+            self._last = explained
+            engine = explained.engine
             segments = explained.result.segments
             empty = segments and segments.label == explained.engine.explainer.background
             if explained.result.found == () or empty:
-                quick, slow = 0 * quick, 0 * slow
+                quick = 0 * quick
+                slow = 0 * slow
             answer = self._answer(quick, self._sure, True, engine)
             if answer is None and (self._perhaps is not None or not knows_nothing(engine)):
                 least = PERHAPS if self._perhaps is None else self._perhaps
@@ -268,7 +274,9 @@ class SmoothedAnswer:
 
     def _mean(self, explained: ExplainedFrame, constant_s: float) -> np.ndarray:
         """The mean of the scores over time; older scores count less."""
-        scores, mean, last = explained.result.scores, self._means.get(constant_s), self._last
+        scores = explained.result.scores
+        mean = self._means.get(constant_s)
+        last = self._last
         if last and mean is not None and mean.shape == scores.shape:
             weight = np.exp(-max(0.0, explained.frame.time - last.frame.time) / constant_s)
             scores = weight * mean + (1 - weight) * scores
@@ -278,7 +286,8 @@ class SmoothedAnswer:
     def _answer(
         self, scores: np.ndarray, least: float, sure: bool, engine: Engine
     ) -> SeenThing | None:
-        best, before = int(np.argmax(scores)), self.seen
+        best = int(np.argmax(scores))
+        before = self.seen
         if before and not sure and scores[best] < LEAD * scores[before.index]:
             best = before.index
         kept = before is not None and before.index == best and (before.sure or not sure)

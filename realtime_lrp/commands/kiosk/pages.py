@@ -49,7 +49,8 @@ class IdlePage(ExhibitPage):
         return moment.state == ScreenState.IDLE
 
     def elements(self, moment: Moment) -> list[Element]:
-        captions, share = moment.captions, moment.left_s / self.config.kiosk.countdown_seconds
+        captions = moment.captions
+        share = moment.left_s / self.config.kiosk.countdown_seconds
         return [
             TextBlock(captions["still_there"], 2.0, ACCENT), Gap(0.6),
             TextBlock(with_seconds(captions["wave"], moment.left_s), 1.2), Gap(0.6),
@@ -60,19 +61,22 @@ class IdlePage(ExhibitPage):
 class AnswerPage(ExhibitPage):
     """Says what the network sees in the camera's picture, and what to try."""
 
-    _answered, _since = False, 0.0
+    _answered = False
+    _since = 0.0
 
     def update(self, moment: Moment) -> None:
         """Begins with the first hint when an answer comes or goes."""
         answered = moment.answer is not None
         if answered != self._answered:
-            self._answered, self._since = answered, moment.now
+            self._answered = answered
+            self._since = moment.now
 
     def due(self, moment: Moment) -> bool:
         return moment.source == "camera"
 
     def elements(self, moment: Moment) -> list[Element]:
-        captions, answer = moment.captions, moment.answer
+        captions = moment.captions
+        answer = moment.answer
         if answer:
             top = self._answer(moment, answer)
         else:
@@ -88,16 +92,19 @@ class AnswerPage(ExhibitPage):
 
     def _answer(self, moment: Moment, answer: SeenThing) -> list[Element]:
         """The answer, and what the colours of its map mean."""
-        captions, name = moment.captions, label(moment.captions, answer.name)
+        captions = moment.captions
+        name = label(moment.captions, answer.name)
         found = moment.explained.result.found if moment.explained else None
         colour, told = (ACCENT, "answer") if answer.sure else (WHITE, "perhaps")
         if moment.old:
-            colour, told = SOFT, "before"
+            colour = SOFT
+            told = "before"
         bars = [Bar("", round(answer.share, 2), colour=colour)]
         if found and moment.engine:  # several drawings, each in its box with its score
             named = sorted(found[:NAMED], key=lambda one: one.number)
             labels = (label(captions, moment.engine.label(one.label)) for one in named)
-            name, bars = ", ".join(dict.fromkeys(labels)), []
+            name = ", ".join(dict.fromkeys(labels))
+            bars = []
         size = 2.4 if len(name) <= SHORT_NAME else 1.5
         signed = moment.colours == "colours_signed"
         low, high = ("against", "for") if signed else ("little", "much")

@@ -65,7 +65,8 @@ class ScreenArtist:
 
     def __init__(self, look: Look):
         self._look = look
-        self._artist, self._buffers = Artist(), Buffers()
+        self._artist = Artist()
+        self._buffers = Buffers()
         self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
         self._whole: FloatBox | None = None  # where the whole picture would lie on it
 

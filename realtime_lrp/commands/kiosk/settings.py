@@ -194,10 +194,12 @@ def state_folder() -> Path:
 
 def keep(settings: Settings, captions: Sequence[Captions]) -> None:
     """Saves a configuration file that has worked, with its captions; or the log says why not."""
-    config, file = settings.config, settings.given[0]
+    config = settings.config
+    file = settings.given[0]
     if not file or settings.complaint:
         return
-    folder, texts = _folder(settings.given), {}
+    folder = _folder(settings.given)
+    texts = {}
     if config.kiosk.captions:
         for code, one in zip(config.kiosk.languages, captions, strict=True):
             text = json.dumps(one, ensure_ascii=False)  # JSON is YAML

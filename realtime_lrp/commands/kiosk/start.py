@@ -123,7 +123,8 @@ def _run(
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
     """Logs one line for a thread that ended with an exception; the loop notices."""
-    name, error = ended.thread and ended.thread.name, ended.exc_value
+    name = ended.thread and ended.thread.name
+    error = ended.exc_value
     log.error("the thread %s ended: %s", name, first_line(error or ended.exc_type()))
 
 
@@ -185,9 +186,11 @@ class Heartbeat:
     """
 
     def __init__(self, settings: Settings, folder: Path, environ: Mapping[str, str] = os.environ):
-        named, runtime = settings.config.kiosk.health, environ.get("RUNTIME_DIRECTORY")
+        named = settings.config.kiosk.health
+        runtime = environ.get("RUNTIME_DIRECTORY")
         self._file = Path(named) if named else Path(runtime or folder) / "health.json"
-        self._settings, self._failing = settings, False
+        self._settings = settings
+        self._failing = False
         address = environ.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
         if address:
@@ -196,7 +199,8 @@ class Heartbeat:
         timeout_us = environ.get("WATCHDOG_USEC", "")
         twice_s = int(timeout_us) / 2e6 if timeout_us.isdecimal() else REPORT_S
         self._period_s = min(REPORT_S, twice_s)
-        self._reported_at, self._state = -math.inf, ""
+        self._reported_at = -math.inf
+        self._state = ""
         self._warnings = _LastWarning(logging.WARNING)
         logging.getLogger("realtime_lrp").addHandler(self._warnings)
 
@@ -204,7 +208,8 @@ class Heartbeat:
         """The screen was drawn: reports every few seconds, and when the state changes."""
         if kiosk.described == self._state and now - self._reported_at < self._period_s:
             return
-        self._reported_at, self._state = now, kiosk.described
+        self._reported_at = now
+        self._state = kiosk.described
         self.send(f"READY=1\nSTATUS={self._state}\nWATCHDOG=1")
         self.write(self._health(kiosk))
 
@@ -235,8 +240,10 @@ class Heartbeat:
             self._failing = True
 
     def _health(self, kiosk: Exhibit) -> dict[str, Any]:
-        config, last = self._settings.config, self._warnings.last
-        source, described = masked(config.live.source), masked(kiosk.camera.described)
+        config = self._settings.config
+        last = self._warnings.last
+        source = masked(config.live.source)
+        described = masked(kiosk.camera.described)
         return {
             "state": str(kiosk.state),
             "card": kiosk.card or None,

@@ -33,7 +33,8 @@ class StateMachine:
     """
 
     def __init__(self, idle_s: float, countdown_s: float, now: float):
-        self.idle_s, self.countdown_s = idle_s, countdown_s
+        self.idle_s = idle_s
+        self.countdown_s = countdown_s
         self.state = ScreenState.CARD
         self.since = self.last_present = now
 

@@ -73,7 +73,8 @@ def run(
     machine.limit_kept_memory()
     draw_in_one_thread()
     check_names(config)
-    lecture, config = load_lecture(config), with_networks(config)
+    lecture = load_lecture(config)
+    config = with_networks(config)
     if config.concepts.gallery or config.concepts.names:
         # Before anything is shown or printed.
         load_gallery(config).check_names()
@@ -82,14 +83,16 @@ def run(
         _require_display(config)
     _check_outputs(stats, record)
     saver = Saver(config, record, overwrite, by_key=windowed)
-    state, sources = first_state(config, first_request(config), lecture), Sources(config)
+    state = first_state(config, first_request(config), lecture)
+    sources = Sources(config)
     if lecture:
         state = show_step(state, 0, time.monotonic())
     capture = Capture(sources.opener(), sources.turned)
     changeable = windowed or serves
     first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)
     threads = [first, *further_threads(config, capture.frames, changeable, first)]
-    teacher, status = teach(capture.frames, first) if teach else None, saver.status
+    teacher = teach(capture.frames, first) if teach else None
+    status = saver.status
     if teacher:
         status = lambda: f"{saver.status()}   {teacher.status()}".strip()  # noqa: E731
     with stop_signals() as stopped, ExitStack() as stack:
@@ -154,7 +157,8 @@ def _finish(view: View, threads: Sequence[RelevanceThread], saver: Saver) -> Non
 
 def _report(view: View, stats: Path | None) -> None:
     """Writes the figures; without an engine there are none."""
-    figures, engine = view.figures(), view.first.relevance.engine
+    figures = view.figures()
+    engine = view.first.relevance.engine
     if stats and engine:
         write_figures(stats, figures, engine.provenance(None, "live"))
 
@@ -171,15 +175,20 @@ class Loop:
         page: WebPage | None = None,
         teacher: Any = None,  # a `Teacher`, whose module imports TensorFlow
     ):
-        self._view, self._saver, self._sources = view, saver, sources
-        self._window, self._page, self._teacher = window, page, teacher
+        self._view = view
+        self._saver = saver
+        self._sources = sources
+        self._window = window
+        self._page = page
+        self._teacher = teacher
         self._due: list[Order] = []
         self._card: tuple[object, ...] = ()
         self._pace_noted = False
 
     def turn(self) -> bool:
         """One turn; False when the viewer is to end."""
-        view, page = self._view, self._page
+        view = self._view
+        page = self._page
         view.capture.check()
         view.check(patient=self._window is not None or page is not None)
         if self._teacher:
@@ -213,7 +222,8 @@ class Loop:
 
     def _drawn(self) -> np.ndarray | None:
         """The view, if it changed and somebody sees it."""
-        page, alone = self._page, not self._view.figures_in_picture
+        page = self._page
+        alone = not self._view.figures_in_picture
         if page and alone and not page.wants_picture():
             time.sleep(PAUSE_S)
             return None
@@ -223,10 +233,12 @@ class Loop:
 
     def show_card(self) -> None:
         """Says in the window what is loaded, until the first picture comes."""
-        view, window = self._view, self._window
+        view = self._view
+        window = self._window
         if window is None or view.frame:
             return
-        state, config = view.state, view.state.config
+        state = view.state
+        config = view.state.config
         told = state.notice.text if time.monotonic() < state.notice.until else ""
         text = told or view.capture.trouble or f"Source: {masked(config.live.source)}"
         if self._card != (card := (window.size, text)):
@@ -246,12 +258,14 @@ class Loop:
                 self._due += view.send(event)
         self._sources.mirror = view.state.mirror
         if view.first.scene:  # nothing can be saved before something is shown
-            due, self._due = self._due, []
+            due = self._due
+            self._due = []
             for order in due:
                 self.perform(order)
 
     def perform(self, order: Order) -> None:
-        view, saver = self._view, self._saver
+        view = self._view
+        saver = self._saver
         try:
             match order.what:
                 case "snapshot":
@@ -325,7 +339,8 @@ class Sources:
                 capture.switch(self.opener())
                 send(SourceChanged(f"source: {masked(self._names[self._present])}"))
             case "skip" if source.files < 2:
-                one, none = "there is only one file", "this source has no files to go through"
+                one = "there is only one file"
+                none = "this source has no files to go through"
                 send(NoticeGiven(one if source.files else none))
             case _:
                 source.control(what, value)

@@ -132,7 +132,8 @@ class Saver:
         self.news.append(NoticeGiven(f"saved {target.name}"))
 
     def _end_recording(self) -> None:
-        recorder, self._recorder = self._recorder, None
+        recorder = self._recorder
+        self._recorder = None
         if recorder and self._film:
             self._in_background(self._finish_film, recorder, self._film)
         self._film = None
@@ -228,10 +229,14 @@ def snapshot_of(view: View) -> Snapshot | None:
 
 
 def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
-    explained, scene, canvas = network.explained, network.scene, view.canvas
+    explained = network.explained
+    scene = network.scene
+    canvas = view.canvas
     if not network.has_map or scene is None or canvas is None or explained is None:
         return None
-    picture, engine, request = scene.picture, explained.engine, explained.request
+    picture = scene.picture
+    engine = explained.engine
+    request = explained.request
     return Snapshot(
         canvas=canvas,
         picture=picture,

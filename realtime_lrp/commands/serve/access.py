@@ -199,7 +199,8 @@ def is_private(mode: int) -> bool:
     return os.name != "posix" or not stat.S_IMODE(mode) & 0o077
 
 
-VALID, RENEWED = datetime.timedelta(days=365), datetime.timedelta(days=30)
+VALID = datetime.timedelta(days=365)
+RENEWED = datetime.timedelta(days=30)
 """How long our own certificate is valid, and how long before the end a start makes another one."""
 
 CLOCKS = datetime.timedelta(days=1)  # a phone's clock may be behind by this

@@ -65,9 +65,13 @@ class App:
         visitors: Visitors, gallery: Callable[[], Gallery | None], words: Words,
     ):  # fmt: skip
         self._words = words
-        self._visitors, self._gallery = visitors, gallery
-        self._exchange, self._tokens, self._fingerprint = exchange, tokens, fingerprint
-        self._figures, self._snapshot = figures, snapshot
+        self._visitors = visitors
+        self._gallery = gallery
+        self._exchange = exchange
+        self._tokens = tokens
+        self._fingerprint = fingerprint
+        self._figures = figures
+        self._snapshot = snapshot
 
     def routes(self) -> ASGIApp:
         app = Starlette(
@@ -197,7 +201,9 @@ class _Film(StreamingResponse):
 
     def __init__(self, exchange: Exchange, viewer: Viewer, scope: Scope):
         super().__init__((), media_type="multipart/x-mixed-replace; boundary=picture")
-        self._exchange, self._viewer, self._scope = exchange, viewer, scope
+        self._exchange = exchange
+        self._viewer = viewer
+        self._scope = scope
 
     async def stream_response(self, send: Send) -> None:
         """Sends each picture when the one before has been taken."""

@@ -55,7 +55,8 @@ class Viewer:
         A picture that is returned has to be confirmed before another one is, or concepts are.
         """
         while True:
-            newest, free = exchange.picture, self._sent is None
+            newest = exchange.picture
+            free = self._sent is None
             news = {
                 kind: message
                 for kind, message in exchange.said.items()
@@ -70,7 +71,8 @@ class Viewer:
         messages = [*news.values(), *([self._map] if self._map else [])]
         self._map = b""
         if picture:
-            self._sent, self._shows = picture, picture.number
+            self._sent = picture
+            self._shows = picture.number
         return messages, picture
 
 

@@ -127,7 +127,8 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
             if value not in layers:
                 raise unknown("layer", value, layers)
         case "channel", float():
-            engine, wanted = _engine(relevance), relevance.request.concepts
+            engine = _engine(relevance)
+            wanted = relevance.request.concepts
             layer = (wanted.layer if wanted else "") or engine.concept_layer or ""
             known = engine.explainer.channel_counts().get(layer, 0)
             if value not in range(known):
@@ -232,7 +233,9 @@ class VisitorMap(msgspec.Struct, tag="map", frozen=True):
 
 def news(view: View, lesson: dict[str, Any] | None) -> str:
     """The page's contents at this moment; `lesson` is `Teacher.fields`, None without one."""
-    state, choice, relevance = view.state, view.state.choice, view.first.relevance
+    state = view.state
+    choice = view.state.choice
+    relevance = view.first.relevance
     left, right = view.columns
     labels = state.facts.labels
     said = News(
@@ -283,7 +286,8 @@ def in_shares(box: Sequence[float], picture: np.ndarray) -> tuple[float, float, 
 
 def choices(state: ViewerState) -> str:
     """The page's choices for this network; they do not change."""
-    known, facts = commands_for(state), state.facts
+    known = commands_for(state)
+    facts = state.facts
     unsuited = facts.unsuited
     offered = Choices(
         methods=[name for name in METHODS.known() if name not in unsuited],

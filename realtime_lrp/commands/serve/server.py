@@ -64,7 +64,8 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, tokens: Tokens, names: Iterable[str], port: int):
-        self._app, self._tokens = app, tokens
+        self._app = app
+        self._tokens = tokens
         here = socket.gethostname().lower()
         self._names = {"localhost", here, f"{here.split('.')[0]}.local"}
         self._further = {name.lower().rstrip(".") for name in names}
@@ -93,7 +94,8 @@ class Guard:
         tokens = {self._tokens.role(token): token for token in self._given_tokens(scope)}
         for role in Role:  # the highest one first
             if role in tokens:
-                scope["role"], scope["token"] = role, tokens[role]
+                scope["role"] = role
+                scope["token"] = tokens[role]
                 return None
         return NO_TOKEN
 
@@ -200,7 +202,8 @@ class Server:
         for name in ("uvicorn", "uvicorn.error"):  # its lines hold addresses with tokens
             level = logging.WARNING if shows_tracebacks() else logging.CRITICAL
             logging.getLogger(name).setLevel(level)
-        self._socket, self._complained = listening, False
+        self._socket = listening
+        self._complained = False
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app, interface="asgi3", http=_Http, ws=_WebSocket, loop="asyncio", lifespan="off",
@@ -305,7 +308,8 @@ class _Frames(ServerProtocol):
 
     def __init__(self, **fields: Any):
         super().__init__(**fields)
-        self._left, self._since = float(BURST), time.monotonic()
+        self._left = float(BURST)
+        self._since = time.monotonic()
 
     def recv_frame(self, frame: Frame) -> None:
         now = time.monotonic()

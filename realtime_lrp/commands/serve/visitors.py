@@ -68,7 +68,9 @@ class Visitors:
         state: Callable[[], ViewerState],
         view_watched: Callable[[], bool] = lambda: True,
     ):
-        self._relevance, self._state, self._view_watched = relevance, state, view_watched
+        self._relevance = relevance
+        self._state = state
+        self._view_watched = view_watched
         self._decoder = ChildDecoder()
         self._visitors: set[Visitor] = set()
         self._turn: list[Visitor] = []
@@ -143,7 +145,8 @@ class Visitors:
         """The decoded pictures of visitors who waited longest; the others get a reason."""
         frames = []
         for visitor, jpeg in self._next_batch():
-            crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg.value)
+            crashes = self._decoder.crashes
+            picture = self._decoder.decode(jpeg.value)
             if self._decoder.crashes > crashes:
                 visitor.harmful = True
             if picture is None:
@@ -160,7 +163,8 @@ class Visitors:
             self._changed.wait_for(lambda: self._turn or self._ended, IDLE_S)
             if len(self._turn) == 1:
                 self._changed.wait(GATHER_S)
-            chosen, self._turn = self._turn[: self._batch], self._turn[self._batch :]
+            chosen = self._turn[: self._batch]
+            self._turn = self._turn[self._batch :]
             batch = [(visitor, visitor.waiting) for visitor in chosen if visitor.waiting]
             for visitor in chosen:
                 visitor.waiting = None
@@ -168,7 +172,8 @@ class Visitors:
 
     def _maps(self, frames: list[_Frame], state: ViewerState) -> list[ExplainedFrame | None]:
         """The maps of the pictures; None where they could not be computed."""
-        engine, started = self._relevance.engine, time.monotonic()
+        engine = self._relevance.engine
+        started = time.monotonic()
         try:
             assert engine, "frames are taken once there is one"
             targets = [state.request.target] * len(frames)
@@ -208,7 +213,8 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
     """The visitor's message: answers and legend as JSON, the map as PNG; see `join_message`."""
     drawn = visitor.paint(explained, state.look)
     legend = None
-    box, layer = (0.0, 0.0, 1.0, 1.0), b""
+    box = (0.0, 0.0, 1.0, 1.0)
+    layer = b""
     outlines = [
         {
             "box": in_shares(one.box, explained.picture),

@@ -59,7 +59,9 @@ class WebPage:
         self, serve: Serve, view: View, snapshot: Callable[[], Snapshot | None], new: bool,
         teacher: Any = None,
     ):  # fmt: skip
-        self._view, self._relevance, self._teacher = view, view.first.relevance, teacher
+        self._view = view
+        self._relevance = view.first.relevance
+        self._teacher = teacher
         self._exchange = Exchange()
         tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
@@ -121,7 +123,8 @@ class WebPage:
 
     def publish(self, drawn: bool) -> None:
         """Encodes what was drawn if somebody waits, renews the news, prints the address once."""
-        view, exchange = self._view, self._exchange
+        view = self._view
+        exchange = self._exchange
         if view.frame and self._address:
             print_address(self._address, self._host)
             self._address = ""
@@ -134,7 +137,8 @@ class WebPage:
             self._is_new = False
 
     def _publish_news(self, now: float) -> None:
-        view, exchange = self._view, self._exchange
+        view = self._view
+        exchange = self._exchange
         if now < self._news_due:
             return
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
@@ -145,7 +149,8 @@ class WebPage:
         if labels != self._offered:
             self._offered = labels
             exchange.say("choices", choices(view.state))
-        engine, panel = self._relevance.engine, view.concepts
+        engine = self._relevance.engine
+        panel = view.concepts
         if panel is None or engine is None:
             exchange.say("concepts", NO_CONCEPTS)
             self._concepts = None

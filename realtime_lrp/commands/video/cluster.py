@@ -64,7 +64,8 @@ class Cluster:
                 "--workers and --ray need Ray, which is not installed. "
                 'Run: pip install "realtime-lrp[cluster]"'
             )
-        self._config, self._options = config, options
+        self._config = config
+        self._options = options
         self._folder: Path | None = None  # Ray's temporary folder, which goes with this job
         self._ray: Any = None
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -103,7 +104,8 @@ class Cluster:
                 _temp_dir=str(self._folder), **quiet,
             )  # fmt: skip
         context = ray.get_runtime_context()
-        self._node, self._head = context.get_node_id(), context.gcs_address
+        self._node = context.get_node_id()
+        self._head = context.gcs_address
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = [int(found.get("CPU", 0)) for found in nodes]
         gpus = int(sum(found.get("GPU", 0) for found in nodes))
@@ -234,7 +236,8 @@ def make_film(
         os.chdir(cwd)
     if temporary:
         tempfile.tempdir = str(temporary)
-    ours, lines = logging.getLogger("realtime_lrp"), BufferingHandler(MOST_LINES)
+    ours = logging.getLogger("realtime_lrp")
+    lines = BufferingHandler(MOST_LINES)
     logging.getLogger().setLevel(level)
     ours.addHandler(lines)
     try:

@@ -55,7 +55,8 @@ def overlay_file(
     engine: Engine, config: Config, film: Film, stats: Stats, progress: Progress | None = None
 ) -> Report:
     """Makes a film, which appears last; the report's notes are what a user should know."""
-    lrp, provenance = config.lrp, engine.provenance(config, "video")
+    lrp = config.lrp
+    provenance = engine.provenance(config, "video")
     words = [engine.network.name, lrp.method, engine.composite if lrp.method == "lrp" else ""]
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
@@ -104,7 +105,9 @@ def _explain(
 
     `records` gets every frame but those after the last explained batch.
     """
-    look, aspect, number_boxes = look_of(engine), recoding.opened.aspect, BoxNumbers()
+    look = look_of(engine)
+    aspect = recoding.opened.aspect
+    number_boxes = BoxNumbers()
     region = engine.region(recoding.opened.size, aspect)
     begun: deque[tuple[PictureBatch, list[Region], float, Callable[[], list[Result]]]] = deque()
     frames = 0
@@ -122,7 +125,8 @@ def _explain(
             progress.step(recoding.written, best_answer(engine, done[-1]))
 
     for batch in recoding.batches():
-        begin, regions = time.monotonic(), [region] * len(batch.pictures)
+        begin = time.monotonic()
+        regions = [region] * len(batch.pictures)
         if engine.sight.follows:  # pictures are whole frames
             first = -frames % records.stride
             times = batch.times[first :: records.stride]
@@ -189,11 +193,14 @@ class Records:
 
     def __init__(self, engine: Engine, config: Config, opened: Companions) -> None:
         self._opened = opened
-        self.timeline, self.losses = SummaryPlot(), Losses(engine)
+        self.timeline = SummaryPlot()
+        self.losses = Losses(engine)
         self.explained = self.missing = 0
-        self._engine, self._target = engine, config.lrp.target
+        self._engine = engine
+        self._target = config.lrp.target
         self._names = channel_names(engine) if "sidecar" in opened.parts else {}
-        self.stride, self._frame = config.video.stride, 0
+        self.stride = config.video.stride
+        self._frame = 0
         self._record: dict[str, Any] = {}
 
     def add(
@@ -234,7 +241,8 @@ def _drawable(engine: Engine, look: Look, result: Result | None, region: Region)
     if result is None:
         nothing = np.zeros(engine.explainer.input_shape[:2], np.int8)
         return DrawableMap(Drawn(nothing, 0.0), region.box, "no map")
-    line, boxes = answer_line(engine, result), outlines_of(engine, result)
+    line = answer_line(engine, result)
+    boxes = outlines_of(engine, result)
     return DrawableMap(drawn_map(result, look), region.box, line, boxes)
 
 
@@ -242,7 +250,8 @@ class Films:
     """Makes films one after the other; the network is loaded for the first."""
 
     def __init__(self, config: Config, options: VideoOptions):
-        self._config, self._options = config, options
+        self._config = config
+        self._options = options
         self._loaded: Engine | None = None
 
     def make(

@@ -40,7 +40,8 @@ from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3  # maximum number of batches that are decoded and not yet written
 MOST_BYTES = 2**30  # maximum number of bytes of decoded pictures that wait to be drawn
-THUMBNAILS, THUMBNAIL_WIDTH = 12, 320
+THUMBNAILS = 12
+THUMBNAIL_WIDTH = 320
 WRITTEN_EVERY_S = 0.2
 STALLED_S = 60.0  # a child that shows no sign of life for this long is killed
 
@@ -156,7 +157,8 @@ class Recoding:
     report: Report
 
     def __init__(self, job: RecodingOrder):
-        self._job, self._source = job, str(job.source)
+        self._job = job
+        self._source = str(job.source)
         self.written = 0
         command = module_command("realtime_lrp.commands.video.recoding")
         self._child = Child(command, FROM_CHILD, aside=self._aside)
@@ -248,11 +250,14 @@ class Recoder:
     """Does a job; `maps` gets one map for each picture of the batches that are sent."""
 
     def __init__(self, job: RecodingOrder, channel: Channel, maps: Maps):
-        self._job, self._channel, self.maps = job, channel, maps
+        self._job = job
+        self._channel = channel
+        self.maps = maps
         self._pending: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
-        self._frames, self._all_decoded = 0, False
+        self._frames = 0
+        self._all_decoded = False
         self._ended = threading.Event()
         self._times: list[float] = []
         self._thumbnails = _Thumbnails()
@@ -284,7 +289,8 @@ class Recoder:
                 self._pending.put(item)
             self._pending.put(None)  # the end
         except OSError as error:  # failed writes happen in the other thread
-            source, why = str(self._job.source), error.strerror or error
+            source = str(self._job.source)
+            why = error.strerror or error
             damaged = DamagedInputError(f"{source!r} cannot be read to its end ({why}).")
             damaged.__cause__ = error
             self.fail(damaged)
@@ -293,7 +299,9 @@ class Recoder:
         self._all_decoded = True
 
     def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
-        job, batch, count = self._job, [], 0
+        job = self._job
+        batch = []
+        count = 0
         region: Region | None = None
         for item in reader.with_sound() if job.sound else reader:
             if not isinstance(item, TimedFrame):
@@ -314,7 +322,8 @@ class Recoder:
             self._send(batch)
 
     def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
-        job, size = self._job, picture.shape[:2]
+        job = self._job
+        size = picture.shape[:2]
         room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
         # A batch must fill before the room does, or all would wait for each other.
         self._batch = min(job.batch, max(1, room // (2 * job.stride)))
@@ -324,16 +333,20 @@ class Recoder:
         return region_of(size, job.size, job.fit, float(reader.aspect), within)
 
     def _send(self, batch: list[np.ndarray]) -> None:
-        times, self._times = self._times, []
+        times = self._times
+        self._times = []
         self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
         batch.clear()
 
     def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
         """Writes frames and sound; returns how many packets of sound were lost, and changes."""
-        job, draw, early = self._job, _Drawer(self._job, self.maps), []
+        job = self._job
+        draw = _Drawer(self._job, self.maps)
+        early = []
         aspect = 1.0
         with ExitStack() as stack:
-            writer, notes = None, []
+            writer = None
+            notes = []
             while (item := self._pending.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
@@ -382,7 +395,8 @@ class _Drawer:
     """Draws the maps: a frame's own, or the last explained frame's, carried along."""
 
     def __init__(self, job: RecodingOrder, maps: Maps):
-        self._job, self._maps = job, maps
+        self._job = job
+        self._maps = maps
         self._series = Series()
         self._follower: Follower | None = None
 
@@ -406,7 +420,8 @@ class _Thumbnails:
     """Keeps small pictures of the result, evenly spaced: at most twice `THUMBNAILS`."""
 
     def __init__(self) -> None:
-        self._step, self._count = 1, 0
+        self._step = 1
+        self._count = 0
         self.kept: list[tuple[float, np.ndarray]] = []
 
     def add(self, seconds: float, picture: np.ndarray, aspect: float) -> None:
@@ -414,7 +429,8 @@ class _Thumbnails:
             rows = round(picture.shape[0] * THUMBNAIL_WIDTH / (picture.shape[1] * aspect))
             self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))
             if len(self.kept) == 2 * THUMBNAILS:
-                self.kept, self._step = self.kept[::2], 2 * self._step
+                self.kept = self.kept[::2]
+                self._step = 2 * self._step
         self._count += 1
 
 

@@ -48,8 +48,11 @@ class VideoRun:
     def __init__(
         self, config: Config, options: VideoOptions, tasks: Sequence[Task], progress: Progress
     ):
-        self._config, self._options, self._progress = config, options, progress
-        self._tasks, self._tally = tasks, Tally(len(tasks), "videos done")
+        self._config = config
+        self._options = options
+        self._progress = progress
+        self._tasks = tasks
+        self._tally = Tally(len(tasks), "videos done")
         self._last: Outcome | None = None
         self._stats: Stats | None = None
 
@@ -88,7 +91,8 @@ class VideoRun:
         from realtime_lrp.commands.video.cluster import Cluster
 
         check_names(self._config)
-        workers, begin = Cluster(self._config, self._options), time.monotonic()
+        workers = Cluster(self._config, self._options)
+        begin = time.monotonic()
         running: dict[Any, Task] = {}
         try:
             while waiting or running:
@@ -157,7 +161,8 @@ class VideoRun:
         self._tally.failed(task.source, error)
 
     def _count(self, outcome: Outcome) -> None:
-        new, self._last = outcome.stats, outcome
+        new = outcome.stats
+        self._last = outcome
         assert new is not None
         if self._stats is None:
             self._stats = new
@@ -169,7 +174,8 @@ class VideoRun:
             self._stats.traces = max(self._stats.traces, new.traces)
 
     def _write_stats(self) -> None:
-        path, made = self._options.stats, self._last and self._last.provenance
+        path = self._options.stats
+        made = self._last and self._last.provenance
         if path and self._stats and made:
             write_figures(path, self._stats.as_dict(live=False), made)
         elif path:

@@ -136,8 +136,10 @@ class Task(Film):
         self.done = False
         self.refused: Error | None = None
         self._before: resume.Manifest | None = None
-        self._config, self._options = config, options
-        self.place, self.recording = place, recording
+        self._config = config
+        self._options = options
+        self.place = place
+        self.recording = recording
         self.stored = place.stored or recording is not None
 
     @property
@@ -172,7 +174,8 @@ class Task(Film):
 
     def _compare(self) -> None:
         """Decides whether a film that is there is finished, is made again, or is refused."""
-        manifest, states = self.place.manifest(self.target), self._states()
+        manifest = self.place.manifest(self.target)
+        states = self._states()
         if not (film := states["film"]):
             self.replace_companions |= manifest is not None and manifest.owns(states)
             return
@@ -310,7 +313,8 @@ def at_hand(task: Task) -> Iterator[Task]:
         return
     files.remove_abandoned()
     with files.temporary_folder() as folder:
-        here, films = copy.copy(task), folder / "films"
+        here = copy.copy(task)
+        films = folder / "films"
         if task.recording:
             (folder / "recording").mkdir()
             name = task.source.name
@@ -337,7 +341,9 @@ def at_hand(task: Task) -> Iterator[Task]:
 
 def _upload(address: str, folder: Path, task: Task) -> None:
     """Uploads the manifest, what stands beside the film, and last the film."""
-    store, states, made = ObjectStore(address), {}, list[Path]()
+    store = ObjectStore(address)
+    states = {}
+    made = list[Path]()
     for kind, path in reversed(list(task.outputs.items())):
         own = sorted(path.iterdir()) if path.is_dir() else [path]
         sizes = {"" if file == path else file.name: file.stat().st_size for file in own}

@@ -72,7 +72,8 @@ class Tensor:
     def held_as(self, *numbers: int) -> "Tensor":
         """The same, held as [B, these of ONNX's axes]; all others have the size 1."""
         library = np if isinstance(self.held, np.ndarray) else tf
-        held, shape = self.held, [self.shape[number] for number in numbers]
+        held = self.held
+        shape = [self.shape[number] for number in numbers]
         order = [0, *(axis for number in numbers if (axis := self.axes[number]))]
         order += [axis for axis in range(len(held.shape)) if axis not in order]
         if order != sorted(order):
@@ -110,7 +111,8 @@ class Tensor:
         if [one for _, axes, _ in groups for one in axes] != order:
             return self.held_as(*sorted(order)).reshaped(shape)
         kept = [one for *_, made in groups for one in made]
-        held, sizes = self.held, [shape[one] for one in kept]
+        held = self.held
+        sizes = [shape[one] for one in kept]
         if list(held.shape[1:]) != sizes:
             held = tf.reshape(held, [-1, *sizes])
         places = {number: place for place, number in enumerate(kept, 1)}

@@ -30,7 +30,9 @@ def before_choices(
     Returns:
       names of tensors, those outputs first that are not chosen; the operation that chooses, or "".
     """
-    of_picture, chosen, weighs = {pictures}, set[str](), set[str]()
+    of_picture = {pictures}
+    chosen = set[str]()
+    weighs = set[str]()
     used = {*outputs, *(name for node in nodes for name in node.input)}
     for node in nodes:
         branches = any(one.type == one.GRAPH for one in node.attribute)
@@ -41,7 +43,8 @@ def before_choices(
         weighted = node.op_type in WEIGHTED and len(read) < len([*filter(None, node.input[:2])])
         if weighted or weighs.intersection(node.output):
             weighs.update(read)
-    how, ends = "", [one for one in outputs if one in of_picture]
+    how = ""
+    ends = [one for one in outputs if one in of_picture]
     for node in nodes:
         read = of_picture.intersection(node.input)
         first = node.op_type in CHOICES and read and not weighs.intersection(node.output)

@@ -24,7 +24,8 @@ Spans = list[tuple[int, str]]
 
 def spans(tensor: tf.Tensor, axis: int) -> Spans:
     """The operations behind the columns along an axis, from the first column on."""
-    operation, size = tensor.op, tensor.shape[axis]
+    operation = tensor.op
+    size = tensor.shape[axis]
     if operation.type == "ConcatV2":
         parts = [spans(one, axis) for one in operation.inputs[:-1]]
         if int(_known(operation.inputs[-1])) == axis:
@@ -58,7 +59,9 @@ def columns(tensor: tf.Tensor, axis: int, first: int, stop: int) -> tf.Tensor:
     if operation.type == "Sigmoid":
         return tf.sigmoid(columns(operation.inputs[0], axis, first, stop))
     if operation.type == "ConcatV2":
-        along, parts, at = int(_known(operation.inputs[-1])), [], 0
+        along = int(_known(operation.inputs[-1]))
+        parts = []
+        at = 0
         for one in operation.inputs[:-1]:
             if along != axis:
                 parts.append(columns(one, axis, first, stop))
@@ -99,7 +102,8 @@ def _place(tensor: tf.Tensor, axis: int) -> tuple[tf.Tensor, int, int] | None:
         sizes_of_parts = _known(operation.inputs[1])
         return operation.inputs[0], axis, int(sizes_of_parts[: tensor.value_index].sum())
     if operation.type == "StridedSlice":
-        before, masks = operation.inputs[0], operation.get_attr("begin_mask")
+        before = operation.inputs[0]
+        masks = operation.get_attr("begin_mask")
         others = range(1, len(before.shape))
         kept = all(before.shape[n] == tensor.shape[n] for n in others if n != axis)
         if len(before.shape) == len(tensor.shape) and kept:

@@ -128,7 +128,9 @@ def _along(node: Node, x: Tensor, values: np.ndarray) -> np.ndarray:
 
 def quantise(node: Node, inputs: Inputs) -> Value:
     """Cuts to the range of the whole numbers, as numbers that stay floating: nothing is rounded."""
-    x, scale, zero = tensor(inputs), given(inputs, 1, "scale"), constant(inputs, 2)
+    x = tensor(inputs)
+    scale = given(inputs, 1, "scale")
+    zero = constant(inputs, 2)
     zero = np.zeros(scale.shape, np.uint8) if zero is None else zero
     if zero.dtype.kind not in "iu":
         raise CannotReadError(f"makes numbers of the type {zero.dtype}")
@@ -143,7 +145,9 @@ def quantise(node: Node, inputs: Inputs) -> Value:
 
 def dequantise(node: Node, inputs: Inputs) -> Value:
     """(x - zero point) * scale of a picture of whole numbers; else x, which is floating."""
-    x, scale, zero = tensor(inputs), given(inputs, 1, "scale"), constant(inputs, 2)
+    x = tensor(inputs)
+    scale = given(inputs, 1, "scale")
+    zero = constant(inputs, 2)
     made = x.held.op
     while made.type in ("Reshape", "Transpose"):
         made = made.inputs[0].op

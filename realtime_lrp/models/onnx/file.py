@@ -26,7 +26,8 @@ from realtime_lrp.system.files import read_limited
 MAX_FILE_BYTES = (2 << 30) - 1  # what protobuf can hold; larger weights lie beside the file
 MAX_NODES = 100_000
 
-OLDEST, NEWEST = 7, 28
+OLDEST = 7
+NEWEST = 28
 """The opsets whose operations are known."""
 
 EXPECTED = "Expected a file that torch.onnx.export or another exporter has written."
@@ -84,7 +85,8 @@ def read_onnx(path: Path, output: str | None) -> OnnxFile:
     version = _version(model, shown)
     arrays = {one.name: one for one in model.graph.initializer}
     pictures, shape, whole = _pictures(model.graph, arrays, shown)
-    known, chosen = {pictures, *arrays}, ""
+    known = {pictures, *arrays}
+    chosen = ""
     computed = {name for node in model.graph.node for name in node.output}
     outputs = [one.name for one in model.graph.output]
     outputs = [one for one in outputs if one in computed] or outputs
@@ -205,7 +207,9 @@ def _check(node: Any, shown: str) -> None:
     """Refuses nodes whose operation is not known, by name."""
     from realtime_lrp.models.onnx.rows import MICROSOFT, OF_CONSTANTS, row_of
 
-    kind, attributes, domain = node.op_type, node.attribute, node.domain
+    kind = node.op_type
+    attributes = node.attribute
+    domain = node.domain
     faults = (
         (WHOLE.match(kind),
          "computes with quantised numbers. Expected floating ones: quantise the network with "

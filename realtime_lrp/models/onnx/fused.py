@@ -24,7 +24,8 @@ def activated(row: Row) -> Row:
         assert isinstance(found, Tensor)
         for more in inputs[3:]:
             found = _sum(node, found, more)
-        name, values = node.get("activation", ""), node.get("activation_params", None)
+        name = node.get("activation", "")
+        values = node.get("activation_params", None)
         if values is None:
             values = [node.get(f"activation_{key}", None) for key in ("alpha", "beta")]
         own = dict(zip(PARAMETERS.get(name, ()), values, strict=False))
@@ -69,9 +70,13 @@ def matrix_product(node: Node, inputs: Inputs) -> Value:
 
 def quantised_product(node: Node, inputs: Inputs) -> Value:
     """MatMulNBits: a dense layer whose weights have 4 or 8 bits, and a scale for each block."""
-    packed, scales, zeros = given(inputs, 1), given(inputs, 2), constant(inputs, 3)
-    bits, size = int(node.get("bits", 4)), int(node.get("block_size", 32))
-    depth, outputs = int(node.get("K", 0)), int(node.get("N", 0))
+    packed = given(inputs, 1)
+    scales = given(inputs, 2)
+    zeros = constant(inputs, 3)
+    bits = int(node.get("bits", 4))
+    size = int(node.get("block_size", 32))
+    depth = int(node.get("K", 0))
+    outputs = int(node.get("N", 0))
     if bits not in (4, 8) or any(one is not None for one in inputs[4:5]):
         raise CannotReadError(f"has weights of {bits} bits, or groups in another order")
 
@@ -110,7 +115,8 @@ def bias_softmax(node: Node, inputs: Inputs) -> Value:
 def attention(node: Node, inputs: Inputs) -> Value:
     """Attention of tokens, from one product for queries, keys and values, or from these."""
     if node.kind == "Attention":
-        bias, rest = inputs[2] if len(inputs) > 2 else None, list(inputs[3:])
+        bias = inputs[2] if len(inputs) > 2 else None
+        rest = list(inputs[3:])
         joined = _sum(node, products.matrix_product(node, inputs[:2]), bias)
         size = joined.shape[-1] // 3
         sizes = [int(one) for one in node.get("qkv_hidden_sizes", [size] * 3)]
@@ -124,7 +130,8 @@ def attention(node: Node, inputs: Inputs) -> Value:
         if bias is not None:
             ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
             parts = [_sum(node, *pair) for pair in zip(parts, np.split(bias, ends), strict=True)]
-        masks, others = list(inputs[5:6]), [*inputs[4:5], *inputs[6:]]
+        masks = list(inputs[5:6])
+        others = [*inputs[4:5], *inputs[6:]]
     if any(one is not None for one in others):
         raise CannotReadError("is attention with a past, or with lengths")
     heads = int(node.get("num_heads", 1))

@@ -123,7 +123,8 @@ def _joined(x: Tensor, classes: int | None, compute: Compute) -> Head | None:
         if first != 4:
             continue
         count = next(size for size, kind in parts if kind == "Sigmoid")
-        boxes, values = columns(rows, 2, 0, 4), columns(rows, 2, 4, 4 + count)
+        boxes = columns(rows, 2, 0, 4)
+        values = columns(rows, 2, 4, 4 + count)
         if count > 1 and (channel == 2 if classes is None else count == classes + 1):
             return _with_objects(boxes, values, compute)
         read = before_activation(values, "Sigmoid")
@@ -178,7 +179,8 @@ def _apart(
     inside = computed.min() >= 0 and computed.max() <= 1
     if not activation and inside:
         activation = "linear"
-    surest, shares = computed[0].argmax(-1), _shares(computed[0], activation)
+    surest = computed[0].argmax(-1)
+    shares = _shares(computed[0], activation)
     background = [
         (surest == one).mean() > 0.5 and shares[one] > 0.5 for one in (0, computed.shape[2] - 1)
     ]
@@ -217,14 +219,16 @@ def _shares(values: np.ndarray, activation: str) -> np.ndarray:
 
 def _corners(boxes: tf.Tensor, scale: tuple[int, int]) -> tf.Tensor:
     """Corners y0, x0, y1, x1 in pixels of middles x, y, widths and heights."""
-    middle, half = boxes[..., :2], boxes[..., 2:] / 2
+    middle = boxes[..., :2]
+    half = boxes[..., 2:] / 2
     corners = tf.concat([(middle - half)[..., ::-1], (middle + half)[..., ::-1]], -1)
     return corners * tf.constant([*scale, *scale], tf.float32)
 
 
 def _refuse_grids(outputs: Outputs, size: tuple[int, int]) -> None:
     """Refuses what has values for places, and no form of a detector that is known."""
-    why, places = "", [_places(x) for x in outputs.values()]
+    why = ""
+    places = [_places(x) for x in outputs.values()]
     listed = ", ".join(f"{name!r} {list(x.shape)}" for name, x in [*outputs.items()][:6])
     shared = [one for one in places if one and places.count(one) > 1]
     if shared:

@@ -12,7 +12,8 @@ from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, given,
 
 def reshape(node: Node, inputs: Inputs) -> Value:
     """Another shape; 0 keeps a size, unless `allowzero`."""
-    x, shape = tensor(inputs), [int(one) for one in given(inputs, 1, "shape")]
+    x = tensor(inputs)
+    shape = [int(one) for one in given(inputs, 1, "shape")]
     if not node.get("allowzero", 0):
         shape = [x.shape[n] if size == 0 else size for n, size in enumerate(shape)]
     known = math.prod(size for size in shape if size != -1)
@@ -21,13 +22,15 @@ def reshape(node: Node, inputs: Inputs) -> Value:
 
 def flatten(node: Node, inputs: Inputs) -> Value:
     """Two axes: those before `axis`, and the rest."""
-    x, axis = tensor(inputs), node.get("axis", 1)
+    x = tensor(inputs)
+    axis = node.get("axis", 1)
     return x.reshaped([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
 
 
 def squeeze(node: Node, inputs: Inputs) -> Value:
     """Without axes of size 1."""
-    x, axes = tensor(inputs), integers(node, inputs, 1, "axes")
+    x = tensor(inputs)
+    axes = integers(node, inputs, 1, "axes")
     if axes is None:
         axes = [n for n, size in enumerate(x.shape) if size == 1]
     gone = {x.axis(one) for one in axes}
@@ -36,7 +39,8 @@ def squeeze(node: Node, inputs: Inputs) -> Value:
 
 def unsqueeze(node: Node, inputs: Inputs) -> Value:
     """With more axes of size 1."""
-    x, axes = tensor(inputs), integers(node, inputs, 1, "axes") or []
+    x = tensor(inputs)
+    axes = integers(node, inputs, 1, "axes") or []
     rank = len(x.axes) + len(axes)
     added = {one % rank for one in axes}
     old = iter(x.axes)
@@ -105,7 +109,8 @@ def gather(node: Node, inputs: Inputs) -> Value:
     """Entries by their numbers along an axis."""
     if isinstance(inputs[1], Tensor):
         return _chosen(node, inputs[0], node.get("axis", 0), inputs[1])
-    x, axis = tensor(inputs), tensor(inputs).axis(node.get("axis", 0))
+    x = tensor(inputs)
+    axis = tensor(inputs).axis(node.get("axis", 0))
     indices = given(inputs, 1, "indices").astype(np.int64)
     indices = indices % x.shape[axis]
     flat = indices.reshape(-1)
@@ -148,7 +153,9 @@ def _by_number(x: Tensor, numbers: np.ndarray) -> Tensor:
 
 def gather_elements(node: Node, inputs: Inputs) -> Value:
     """For each place of an output the entry whose number along an axis is given."""
-    x, indices, axis = tensor(inputs), inputs[1], tensor(inputs).axis(node.get("axis", 0))
+    x = tensor(inputs)
+    indices = inputs[1]
+    axis = tensor(inputs).axis(node.get("axis", 0))
     if not isinstance(indices, Tensor):
         numbers = given(inputs, 1, "indices") % x.shape[axis]
         cut = tuple(slice(n) for n in numbers.shape)
@@ -158,16 +165,19 @@ def gather_elements(node: Node, inputs: Inputs) -> Value:
         if n != axis and size != x.shape[n]:
             x = picked(x, n, 0, size)
     others = [n for n in range(len(x.axes)) if n != axis]
-    x, indices = x.held_as(*others, axis), indices.held_as(*others, axis)
+    x = x.held_as(*others, axis)
+    indices = indices.held_as(*others, axis)
     held = tf.gather(x.held, indices.held, axis=len(others) + 1, batch_dims=len(others) + 1)
     return indices.holding(held)
 
 
 def gather_nd(node: Node, inputs: Inputs) -> Value:
     """Parts of a tensor by their numbers along its first axes."""
-    x, shared = tensor(inputs), node.get("batch_dims", 0)
+    x = tensor(inputs)
+    shared = node.get("batch_dims", 0)
     if isinstance(last := inputs[1], Tensor):
-        rank, count = len(last.axes) - 1, last.shape[-1]
+        rank = len(last.axes) - 1
+        count = last.shape[-1]
         if shared or any(size != 1 for size in x.shape[: count - 1]):
             raise CannotReadError("reads numbers along several axes that depend on the picture")
         x = x.reshaped(x.shape[count - 1 :])
@@ -184,7 +194,8 @@ def scatter(node: Node, inputs: Inputs) -> Value:
     if node.get("reduction", "none") != "none":
         raise CannotReadError("adds to the entries that it replaces")
     shapes = [one.shape for one in inputs if one is not None]
-    numbers, more = _numbered(shapes[0]), _numbered(shapes[2]) + math.prod(shapes[0])
+    numbers = _numbered(shapes[0])
+    more = _numbered(shapes[2]) + math.prod(shapes[0])
     if node.kind == "ScatterND":
         numbers[tuple(np.moveaxis(indices, -1, 0))] = more
     else:
@@ -202,20 +213,24 @@ def scatter(node: Node, inputs: Inputs) -> Value:
 
 def top_k(node: Node, inputs: Inputs) -> list[Value]:
     """The largest or smallest entries along an axis, in order, and their numbers."""
-    x, (count,) = tensor(inputs), integers(node, inputs, 1, "k") or [0]
+    x = tensor(inputs)
+    (count,) = integers(node, inputs, 1, "k") or [0]
     axis = x.axis(node.get("axis", -1))
-    x, sign = x.last(axis), 1.0 if node.get("largest", 1) else -1.0
+    x = x.last(axis)
+    sign = 1.0 if node.get("largest", 1) else -1.0
     values, numbers = tf.math.top_k(x.held if sign > 0 else -x.held, count)
     return [x.holding(values if sign > 0 else -values), x.holding(tf.cast(numbers, tf.int64))]
 
 
 def depth_to_space(node: Node, inputs: Inputs) -> Value:
     """DepthToSpace and SpaceToDepth: channels as blocks of pixels, or the other way round."""
-    x, block = tensor(inputs), int(node.get("blocksize", 1))
+    x = tensor(inputs)
+    block = int(node.get("blocksize", 1))
     batch, channels, rows, columns = x.shape
     if node.kind == "SpaceToDepth":
         rows, columns = rows // block, columns // block
-        parts, order = [batch, channels, rows, block, columns, block], (0, 3, 5, 1, 2, 4)
+        parts = [batch, channels, rows, block, columns, block]
+        order = (0, 3, 5, 1, 2, 4)
         made = [batch, channels * block**2, rows, columns]
     else:
         depth = channels // block**2
@@ -228,7 +243,8 @@ def depth_to_space(node: Node, inputs: Inputs) -> Value:
 
 def cumulative_sum(node: Node, inputs: Inputs) -> Value:
     """The sum of all entries up to each one along an axis."""
-    x, axis = tensor(inputs), int(given(inputs, 1, "axis").reshape(()))
+    x = tensor(inputs)
+    axis = int(given(inputs, 1, "axis").reshape(()))
     x, place = along(x, axis)
     ways = {name: bool(node.get(name, 0)) for name in ("exclusive", "reverse")}
     return x.holding(tf.cumsum(x.held, place, **ways))
@@ -236,7 +252,8 @@ def cumulative_sum(node: Node, inputs: Inputs) -> Value:
 
 def split(node: Node, inputs: Inputs) -> list[Value]:
     """Parts along an axis."""
-    x, axis = tensor(inputs), node.get("axis", 0)
+    x = tensor(inputs)
+    axis = node.get("axis", 0)
     size = x.shape[x.axis(axis)]
     sizes = integers(node, inputs, 1, "split")
     if sizes is None:
@@ -250,7 +267,8 @@ def split(node: Node, inputs: Inputs) -> list[Value]:
 
 def repeat(node: Node, inputs: Inputs) -> Value:
     """Tile repeats axes; Expand those of size 1 until they have another size."""
-    x, times = tensor(inputs), [int(one) for one in given(inputs, 1, "repeats")]
+    x = tensor(inputs)
+    times = [int(one) for one in given(inputs, 1, "repeats")]
     if node.kind == "Expand":
         x, times = x.with_rank(len(times)), [1] * (len(x.axes) - len(times)) + times
         times = [1 if new == old else new for new, old in zip(times, x.shape, strict=True)]
@@ -262,8 +280,10 @@ def repeat(node: Node, inputs: Inputs) -> Value:
 
 def pad(node: Node, inputs: Inputs) -> Value:
     """A border; negative numbers cut."""
-    x, mode = tensor(inputs), node.get("mode", "constant")
-    pads, axes = integers(node, inputs, 1, "pads") or [], integers(node, inputs, 3, "")
+    x = tensor(inputs)
+    mode = node.get("mode", "constant")
+    pads = integers(node, inputs, 1, "pads") or []
+    axes = integers(node, inputs, 3, "")
     axes = [x.axis(one) for one in (range(len(x.axes)) if axes is None else axes)]
     if mode not in ("constant", "reflect", "edge", "wrap") or len(pads) != 2 * len(axes):
         raise CannotReadError(f"pads in the mode {mode!r} by {len(pads)} numbers")

@@ -27,7 +27,8 @@ from realtime_lrp.models.onnx.windows import picture
 
 def gemm(node: Node, inputs: Inputs) -> Value:
     """A dense layer: alpha * x w + beta * bias."""
-    x, weights = tensor(inputs), given(inputs, 1, "weights")
+    x = tensor(inputs)
+    weights = given(inputs, 1, "weights")
     if node.get("transA", 0) or len(x.axes) != 2 or weights.ndim != 2:
         raise CannotReadError("multiplies other matrices than one row for each picture")
     weights = weights.T if node.get("transB", 0) else weights
@@ -44,7 +45,8 @@ def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
     if x.shape[last] != weights.shape[0]:
         raise CannotReadError(f"multiplies {list(x.shape)} and {list(weights.shape)}")
     x = x.last(last)
-    held, others = x.held, x.held.shape[1:-1].as_list()
+    held = x.held
+    others = x.held.shape[1:-1].as_list()
     if len(others) > 1:  # one product of matrices, not many small ones
         held = tf.reshape(held, [-1, math.prod(others), x.shape[last]])
     held = tf.matmul(held, node.keep(weights))
@@ -91,7 +93,8 @@ def einsum(node: Node, inputs: Inputs) -> Value:
     values = [one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs)]
     if [len(term) for term in labels] != [len(one.shape) for one in values]:
         raise CannotReadError(f"computes {equation!r}. Expected a result of one or two tensors")
-    read, operands = [], []
+    read = []
+    operands = []
     for term, one in zip(labels, values, strict=True):
         if isinstance(one, Tensor):
             one = one.with_held(*range(len(one.axes)))
@@ -108,7 +111,8 @@ def reduction(reduce: Callable[..., tf.Tensor], first: int = 0) -> Row:
     """Makes the row of a function of all entries along axes: those given, or all from `first`."""
 
     def row(node: Node, inputs: Inputs) -> Value:
-        x, axes = tensor(inputs), integers(node, inputs, 1, "axes")
+        x = tensor(inputs)
+        axes = integers(node, inputs, 1, "axes")
         if not axes and node.get("noop_with_empty_axes", 0):
             return x
         own = {x.axis(one) for one in axes or range(first, len(x.axes))}
@@ -136,7 +140,8 @@ def softmax(node: Node, inputs: Inputs) -> Value:
 
 def unit_length(node: Node, inputs: Inputs) -> Value:
     """LpNormalization: entries divided by their norm along an axis."""
-    x, norm = tensor(inputs), tf.abs if node.get("p", 2) == 1 else tf.square
+    x = tensor(inputs)
+    norm = tf.abs if node.get("p", 2) == 1 else tf.square
     x = x.last(x.axis(node.get("axis", -1)))
     total = tf.reduce_sum(norm(x.held), -1, keepdims=True)
     return x.holding(x.held / (total if norm is tf.abs else tf.sqrt(total)))
@@ -144,12 +149,15 @@ def unit_length(node: Node, inputs: Inputs) -> Value:
 
 def lrn(node: Node, inputs: Inputs) -> Value:
     """Entries divided by a power of the squares of some channels around them."""
-    x, size = picture(inputs), int(node.get("size", 1))
+    x = picture(inputs)
+    size = int(node.get("size", 1))
     before = (size - 1) // 2
     squares = tf.pad(tf.square(x.held), [[0, 0], [0, 0], [0, 0], [before, size - 1 - before]])
     channels = x.shape[1]
     total = functools.reduce(tf.add, (squares[..., n : n + channels] for n in range(size)))
-    alpha, beta, bias = node.get("alpha", 1e-4), node.get("beta", 0.75), node.get("bias", 1.0)
+    alpha = node.get("alpha", 1e-4)
+    beta = node.get("beta", 0.75)
+    bias = node.get("bias", 1.0)
     return x.holding(x.held / tf.pow(bias + alpha / size * total, beta))
 
 
@@ -185,8 +193,10 @@ def _normalised(
     shapes = ([*dropwhile((1).__eq__, one.held.shape)] for one in arrays)
     read = (node.keep(one.held.reshape(to)) for one, to in zip(arrays, shapes, strict=True))
     scale, shift = (None if one is None else next(read) for one in (gamma, beta))
-    held, axes = x.held, sorted(part for part in x.axes[axis:] if part)
-    epsilon, centred = node.get("epsilon", 1e-5), node.kind != "RMSNormalization"
+    held = x.held
+    axes = sorted(part for part in x.axes[axis:] if part)
+    epsilon = node.get("epsilon", 1e-5)
+    centred = node.kind != "RMSNormalization"
     mean = tf.reduce_mean(held, axes, keepdims=True)
     squares = tf.math.squared_difference(held, mean) if centred else tf.square(held)
     factor = tf.math.rsqrt(tf.reduce_mean(squares, axes, keepdims=True) + epsilon)
@@ -201,13 +211,16 @@ def layer_norm(node: Node, inputs: Inputs) -> Value:
     """LayerNormalization and RMSNormalization."""
     if node.outputs > 1:
         raise CannotReadError("has more than one output")
-    x, arrays = tensor(inputs), [constant(inputs, n, "gamma or beta") for n in (1, 2)]
+    x = tensor(inputs)
+    arrays = [constant(inputs, n, "gamma or beta") for n in (1, 2)]
     return _normalised(node, x, x.axis(node.get("axis", -1)), *arrays)
 
 
 def group_norm(node: Node, inputs: Inputs) -> Value:
     """GroupNormalization; InstanceNormalization has one channel in each group."""
-    x, scale, offset = tensor(inputs), given(inputs, 1, "gamma"), given(inputs, 2, "beta")
+    x = tensor(inputs)
+    scale = given(inputs, 1, "gamma")
+    offset = given(inputs, 2, "beta")
     shape = x.shape
     single = node.kind == "InstanceNormalization"
     groups = shape[1] if single else node.get("num_groups", 1)
@@ -233,7 +246,8 @@ def attention(node: Node, inputs: Inputs) -> Value:
     """softmax(scale q k^T + mask) v, of heads [1, heads, tokens, depth] or tokens."""
     q, k, v = (tensor(inputs, n) for n in range(3))
     if len(q.axes) == 3:
-        heads, shared = int(node.get("q_num_heads", 1)), int(node.get("kv_num_heads", 1))
+        heads = int(node.get("q_num_heads", 1))
+        shared = int(node.get("kv_num_heads", 1))
         parts = (_in_heads(one, n) for one, n in ((q, heads), (k, shared), (v, shared)))
         made = _attended(node, inputs, *parts).transposed((0, 2, 1, 3))
         return made.reshaped([*made.shape[:2], math.prod(made.shape[2:])])
@@ -248,7 +262,8 @@ def _in_heads(x: Tensor, heads: int) -> Tensor:
 
 def _attended(node: Node, inputs: Inputs, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The attention of heads; several may share their keys and values."""
-    mask, cap = constant(inputs, 3, "a mask"), float(node.get("softcap", 0.0))
+    mask = constant(inputs, 3, "a mask")
+    cap = float(node.get("softcap", 0.0))
     others = any(one is not None for one in inputs[4:]) or node.outputs > 1
     if others or {len(one.axes) for one in (q, k, v)} != {4} or q.shape[1] % k.shape[1]:
         raise CannotReadError("is attention with a past, lengths or further outputs")

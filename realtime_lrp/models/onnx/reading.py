@@ -97,7 +97,9 @@ class _Reader:
     def __init__(
         self, file: OnnxFile, shown: str, size: tuple[int, int] | None, asked: bool
     ) -> None:
-        self.file, self.shown, self.asked = file, shown, asked
+        self.file = file
+        self.shown = shown
+        self.asked = asked
         self.graph = tf.Graph()
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}

@@ -34,7 +34,8 @@ def resize(node: Node, inputs: Inputs) -> Value:
     Weighted sums that TensorFlow has no operation for are products with a constant matrix for each
     axis.
     """
-    x, mode = tensor(inputs), node.get("mode", "nearest").replace("bilinear", "linear")
+    x = tensor(inputs)
+    mode = node.get("mode", "nearest").replace("bilinear", "linear")
     own = node.get("axes", None)
     axes = [x.axis(one) for one in (range(len(x.axes)) if own is None else own)]
     scales, sizes = _scales_and_sizes(node, inputs, [x.shape[one] for one in axes])
@@ -91,7 +92,8 @@ def _scales_and_sizes(
 
 def _places(where: str, before: int, size: int, scale: float) -> np.ndarray:
     """Where the new entries lie among the old ones, float64 [size]."""
-    new, width = np.arange(size, dtype=np.float64), scale * before
+    new = np.arange(size, dtype=np.float64)
+    width = scale * before
     halves = (new + 0.5) / scale - 0.5
     ways = {
         "align_corners": new * (before - 1) / max(width - 1, 1e-9),
@@ -135,7 +137,8 @@ def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
     """
     x, place = along(x, axis)
     shape = x.held.shape.as_list()
-    before, behind = math.prod(shape[1:place]), math.prod(shape[place + 1 :])
+    before = math.prod(shape[1:place])
+    behind = math.prod(shape[place + 1 :])
     pages = tf.reshape(x.held, [-1, before, shape[place], behind])
     held = tf.matmul(node.keep(matrix[None, None]), pages)
     return x.holding(tf.reshape(held, [-1, *shape[1:place], len(matrix), *shape[place + 1 :]]))
@@ -143,7 +146,8 @@ def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
 
 def affine_grid(node: Node, inputs: Inputs) -> Value:
     """The places [N, rows, columns, 2], for GridSample, that matrices [N, 2, 3] turn a grid to."""
-    matrices, sizes = tensor(inputs), given(inputs, 1, "sizes")
+    matrices = tensor(inputs)
+    sizes = given(inputs, 1, "sizes")
     corners = node.get("align_corners", 0)
     ends = [np.linspace(-1, 1, size) * (1 if corners else 1 - 1 / size) for size in sizes[2:]]
     if len(ends) != 2 or matrices.shape != (int(sizes[0]), 2, 3):
@@ -159,8 +163,11 @@ def grid_sample(node: Node, inputs: Inputs) -> Value:
 
     The four shares are those of all channels: as such they let through, and get no relevance.
     """
-    x, grid, mode = tensor(inputs), tensor(inputs, 1), node.get("mode", "linear")
-    border, corners = node.get("padding_mode", "zeros"), bool(node.get("align_corners", 0))
+    x = tensor(inputs)
+    grid = tensor(inputs, 1)
+    mode = node.get("mode", "linear")
+    border = node.get("padding_mode", "zeros")
+    corners = bool(node.get("align_corners", 0))
     if mode not in ("linear", "bilinear", "nearest") or len(x.axes) != 4:
         raise CannotReadError(f"reads {list(x.shape)} by {mode!r}")
     pages, channels, *sizes = x.shape

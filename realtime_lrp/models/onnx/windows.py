@@ -77,8 +77,10 @@ def _border(
     node: Node, sizes: Sequence[int], window: Sequence[int], mode: str = ""
 ) -> list[list[int]]:
     """What is added before and after rows and columns, in the node's own mode or another."""
-    mode, border = mode or node.get("auto_pad", "NOTSET"), _pads(node)
-    strides, dilations = _pair(node, "strides"), _pair(node, "dilations")
+    mode = mode or node.get("auto_pad", "NOTSET")
+    border = _pads(node)
+    strides = _pair(node, "strides")
+    dilations = _pair(node, "dilations")
     if mode == "VALID":
         return [[0, 0], [0, 0]]
     for n, (size, one, stride, by) in enumerate(
@@ -115,15 +117,19 @@ def _biased(node: Node, held: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
 @also_of_sequences
 def conv(node: Node, inputs: Inputs) -> Value:
     """Conv, with groups, strides, dilations and any border."""
-    x, weights, bias = picture(inputs), given(inputs, 1, "weights"), constant(inputs, 2, "a bias")
-    groups, channels = node.get("group", 1), x.shape[1]
+    x = picture(inputs)
+    weights = given(inputs, 1, "weights")
+    bias = constant(inputs, 2, "a bias")
+    groups = node.get("group", 1)
+    channels = x.shape[1]
     outputs, depth = weights.shape[:2]
     if weights.ndim != 4 or groups < 1 or depth * groups != channels or outputs % groups:
         raise CannotReadError(
             f"has weights {list(weights.shape)} in {groups} groups for {channels} channels"
         )
     window = weights.shape[2:]
-    strides, dilations = _pair(node, "strides"), _pair(node, "dilations")
+    strides = _pair(node, "strides")
+    dilations = _pair(node, "dilations")
     border = _border(node, x.shape[2:], window)
     padding = _padding(node, border, x.shape[2:], window) or [[0, 0], *border, [0, 0]]
     steps = [1, 1]
@@ -142,9 +148,13 @@ def conv(node: Node, inputs: Inputs) -> Value:
 @also_of_sequences
 def conv_transpose(node: Node, inputs: Inputs) -> Value:
     """ConvTranspose; groups and dilations become zeros among its weights."""
-    x, weights, bias = picture(inputs), given(inputs, 1, "weights"), constant(inputs, 2, "a bias")
-    groups, (outputs, *window) = node.get("group", 1), weights.shape[1:]
-    strides, dilations = _pair(node, "strides"), _pair(node, "dilations")
+    x = picture(inputs)
+    weights = given(inputs, 1, "weights")
+    bias = constant(inputs, 2, "a bias")
+    groups = node.get("group", 1)
+    (outputs, *window) = weights.shape[1:]
+    strides = _pair(node, "strides")
+    dilations = _pair(node, "dilations")
     if weights.ndim != 4 or groups < 1 or weights.shape[0] != x.shape[1] or x.shape[1] % groups:
         raise CannotReadError(
             f"has weights {list(weights.shape)} in {groups} groups for {x.shape[1]} channels"
@@ -155,8 +165,10 @@ def conv_transpose(node: Node, inputs: Inputs) -> Value:
         own = slice(n * len(part), (n + 1) * len(part))
         kernel[own, n, :, :: dilations[0], :: dilations[1]] = part
     kernel = kernel.reshape(x.shape[1], groups * outputs, *spans).transpose(2, 3, 1, 0)
-    more, wanted = _pair(node, "output_padding", 0), node.get("output_shape", None)
-    mode, border = node.get("auto_pad", "NOTSET"), _pads(node)
+    more = _pair(node, "output_padding", 0)
+    wanted = node.get("output_shape", None)
+    mode = node.get("auto_pad", "NOTSET")
+    border = _pads(node)
     whole = [
         (size - 1) * stride + span
         for size, stride, span in zip(x.shape[2:], strides, spans, strict=True)
@@ -180,7 +192,8 @@ def conv_transpose(node: Node, inputs: Inputs) -> Value:
 
 def _pool(node: Node, inputs: Inputs) -> tuple[Tensor, list[int], list[list[int]], str]:
     """What a pool reads, its window and border, and what TensorFlow calls the border."""
-    x, window = picture(inputs), _pair(node, "kernel_shape")
+    x = picture(inputs)
+    window = _pair(node, "kernel_shape")
     if _pair(node, "dilations") != [1, 1] or node.outputs > 1:
         raise CannotReadError("is a pool with dilations or indices")
     border = _border(node, x.shape[2:], window)
@@ -203,7 +216,8 @@ def max_pool(node: Node, inputs: Inputs) -> Value:
 def average_pool(node: Node, inputs: Inputs) -> Value:
     """The mean of each window; the border counts if `count_include_pad` says so."""
     x, window, border, padding = _pool(node, inputs)
-    counted, strides = _pads(node), _pair(node, "strides")
+    counted = _pads(node)
+    strides = _pair(node, "strides")
     if not node.get("count_include_pad", 0):
         if padding:
             return x.holding(tf.nn.avg_pool2d(x.held, window, strides, padding))

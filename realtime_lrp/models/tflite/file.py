@@ -34,7 +34,8 @@ def _names(enum: type) -> dict[int, str]:
     return {number: name for name, number in vars(enum).items() if isinstance(number, int)}
 
 
-OPERATORS, TYPES = _names(schema.BuiltinOperator), _names(schema.TensorType)
+OPERATORS = _names(schema.BuiltinOperator)
+TYPES = _names(schema.TensorType)
 
 
 class Operation(NamedTuple):
@@ -91,10 +92,13 @@ class TfliteFile:
     def tensor(self, number: int) -> Tensor:
         """What the file says of a tensor."""
         one = self.graph.Tensors(number)
-        shape, kind, held = _list(one.ShapeAsNumpy()), TYPES[one.Type()], one.Quantization()
+        shape = _list(one.ShapeAsNumpy())
+        kind = TYPES[one.Type()]
+        held = one.Quantization()
         ends = None
         if kind in ("INT8", "UINT8", "INT16") and held and held.ScaleLength() == 1:
-            most, zero = np.iinfo(kind.lower()), int(np.ravel(held.ZeroPointAsNumpy())[0])
+            most = np.iinfo(kind.lower())
+            zero = int(np.ravel(held.ZeroPointAsNumpy())[0])
             ends = (most.min - zero) * held.Scale(0), (most.max - zero) * held.Scale(0)
         signature = _list(one.ShapeSignatureAsNumpy()) or shape
         return Tensor(_text(one.Name()), shape, signature, kind, ends)
@@ -119,12 +123,16 @@ class TfliteFile:
 
     def _needed(self) -> list[Operation]:
         """The operations that outputs depend on; as the file has them in order, none in circles."""
-        count, model = self.graph.OperatorsLength(), self.model
+        count = self.graph.OperatorsLength()
+        model = self.model
         if count > MAX_OPERATIONS:
             raise ValueError(f"it has {count:,} operations")
-        needed, made, found = {*self.outputs.values()}, {self.picture}, []
+        needed = {*self.outputs.values()}
+        made = {self.picture}
+        found = []
         for one in map(self.graph.Operators, reversed(range(count))):
-            outputs, inputs = _list(one.OutputsAsNumpy()), _list(one.InputsAsNumpy())
+            outputs = _list(one.OutputsAsNumpy())
+            inputs = _list(one.InputsAsNumpy())
             if not made.isdisjoint(outputs) or (made - {self.picture}).intersection(inputs):
                 raise ValueError("it computes tensors twice, or after they are read")
             made.update(outputs)
@@ -142,8 +150,10 @@ class TfliteFile:
         return found[::-1]
 
     def _array(self, number: int) -> np.ndarray:
-        one, tensor = self.graph.Tensors(number), self.tensor(number)
-        held, where = self.model.Buffers(one.Buffer()).DataAsNumpy(), f"{tensor.name[:100]!r}"
+        one = self.graph.Tensors(number)
+        tensor = self.tensor(number)
+        held = self.model.Buffers(one.Buffer()).DataAsNumpy()
+        where = f"{tensor.name[:100]!r}"
         held = np.zeros(0, np.uint8) if isinstance(held, int) else held
         if one.Sparsity():
             raise ValueError(f"the weights {where} are sparse")

@@ -64,7 +64,8 @@ class _Reader:
     """The state while a file is read."""
 
     def __init__(self, file: TfliteFile, shown: str, size: tuple[int, int] | None) -> None:
-        self.file, self.shown = file, shown
+        self.file = file
+        self.shown = shown
         self.graph = tf.Graph()
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
@@ -157,12 +158,14 @@ def _prepared(file: TfliteFile, channels: int, prepares: bool) -> tuple[str, str
     """How pictures are prepared, and who says so."""
     tensor = file.tensor(file.picture)
     if tensor.ends is not None:
-        way, who = f"{tensor.ends[0]:.6g}..{tensor.ends[1]:.6g}", "the quantisation of its input"
+        way = f"{tensor.ends[0]:.6g}..{tensor.ends[1]:.6g}"
+        who = "the quantisation of its input"
     elif not tensor.type.startswith("FLOAT"):
         return "none", "its input, which has whole numbers,"
     elif normalised := file.normalised():
         mean, std = (",".join(f"{n:.6g}" for n in one[:channels]) for one in normalised)
-        way, who = f"0..255 mean={mean} std={std}", "its metadata"
+        way = f"0..255 mean={mean} std={std}"
+        who = "its metadata"
     elif prepares:
         return "none", "its first operation"
     else:

@@ -113,7 +113,8 @@ def reshaped(x: tf.Tensor, shape: list[int]) -> tf.Tensor:
     """The same entries in the shape that the file has for one picture."""
     if (axis := batch_axis(x)) is None:
         return tf.reshape(x, shape)
-    sizes, before = [1] * (len(shape) < 2) + shape, math.prod(x.shape[:axis])
+    sizes = [1] * (len(shape) < 2) + shape
+    before = math.prod(x.shape[:axis])
     places = [n for n, one in enumerate(sizes) if one == 1 or not axis]
     place = next((n for n in places if math.prod(sizes[:n]) == before), None)
     if place is None:
@@ -176,7 +177,8 @@ def reduction(reduce: Callable[..., tf.Tensor]) -> Row:
 
 def cast(node: Node, x: Any) -> tf.Tensor:
     """Another type; all that is computed of the picture has floating numbers here."""
-    x, kind = tf.convert_to_tensor(x), TYPES[node.get("outDataType")].lower()
+    x = tf.convert_to_tensor(x)
+    kind = TYPES[node.get("outDataType")].lower()
     if "float" not in kind and batch_axis(x) is not None and x.dtype.is_floating:
         raise CannotReadError("makes whole numbers of what depends on the picture")
     return tf.cast(x, tf.float32 if "float" in kind else kind)

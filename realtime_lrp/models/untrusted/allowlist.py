@@ -109,7 +109,9 @@ def check_description(described: Any) -> None:
 
 
 def _check_object(part: dict[str, Any]) -> None:
-    class_name, module, config = part["class_name"], part.get("module"), part.get("config")
+    class_name = part["class_name"]
+    module = part.get("module")
+    config = part.get("config")
     name = part.get("name") or (config.get("name") if isinstance(config, dict) else None)
     if not all(isinstance(text, str | None) for text in (class_name, module, name)):
         raise ValueError("a name in it is not text")
@@ -149,7 +151,8 @@ def _oversized_step(config: Any) -> str:
 def _normalises_pictures(part: dict[str, Any]) -> bool:
     """Whether a Normalization has a small shape; it allocates and computes when it is built."""
     try:
-        shape, axis = part["build_config"]["input_shape"], part["config"].get("axis", -1)
+        shape = part["build_config"]["input_shape"]
+        axis = part["config"].get("axis", -1)
         kept = [shape[index] for index in (axis if isinstance(axis, list) else [axis])]
     except (AttributeError, IndexError, KeyError, TypeError):
         return False

@@ -19,7 +19,8 @@ from realtime_lrp.system.call import call_in_child
 MAX_EXPANSION = 1000  # How many times larger than in the file data may be; gzip cannot reach more
 SMALL_BYTES = 64 << 20  # Data of up to this size is accepted whatever its compression
 
-BASE_CPU_S, BYTES_PER_CPU_S = 5.0, 20e6
+BASE_CPU_S = 5.0
+BYTES_PER_CPU_S = 20e6
 """CPU time for a file: a fixed part, and its size divided by this speed."""
 
 MAX_ITEM_BYTES = 16  # The largest number of NumPy that is no complex one
@@ -40,7 +41,8 @@ def stored_values(path: Path, file: str, name: str) -> int:
     named, perhaps one around this one, and `name` how a sentence begins about it.
     """
     size = path.stat().st_size
-    cpu_s, memory = BASE_CPU_S + size / BYTES_PER_CPU_S, MAX_MEMORY + size
+    cpu_s = BASE_CPU_S + size / BYTES_PER_CPU_S
+    memory = MAX_MEMORY + size
     return int(call_in_child(file, examine, str(path), name, cpu_s=cpu_s, memory=memory))
 
 
@@ -71,7 +73,8 @@ def _count_values(file: h5py.File) -> int:
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
     """Every dataset once, by its path; groups may contain each other."""
-    waiting, seen = [("", file)], set()
+    waiting = [("", file)]
+    seen = set()
     while waiting:
         prefix, group = waiting.pop()
         dict(group.attrs)  # reading them shows whether they are intact

@@ -48,8 +48,11 @@ def _plain(module: str, kinds: dict[str, str]) -> dict[str, Operation]:
     return {function: (module, kind, {}) for function, kind in kinds.items()}
 
 
-_NUMPY, _NN, _IMAGE = "keras.src.ops.numpy", "keras.src.ops.nn", "keras.src.ops.image"
-_ALONG, _KEEPS = {"axis": "axis"}, {"axis": "axis", "keepdims": "keepdims"}
+_NUMPY = "keras.src.ops.numpy"
+_NN = "keras.src.ops.nn"
+_IMAGE = "keras.src.ops.image"
+_ALONG = {"axis": "axis"}
+_KEEPS = {"axis": "axis", "keepdims": "keepdims"}
 _PADS = _NUMPY, "Pad", {"paddings": "pad_width", "mode": "mode"}
 _WINDOWS = {"ksize": "pool_size", "strides": "strides", "padding": "padding"}
 
@@ -181,7 +184,8 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
     if kind == "Sequential" and isinstance(config, list):  # before Keras 2.2.3
         config = {"name": "sequential", "layers": config}
     if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # of training alone
-        kind, config = "Identity", {key: config[key] for key in ("name", "dtype") if key in config}
+        kind = "Identity"
+        config = {key: config[key] for key in ("name", "dtype") if key in config}
     if kind == "Functional":
         config = config | {"layers": [_without_sizes(layer) for layer in config["layers"]]}
         part = part | {"config": config | {"layers": _needed(config)}}
@@ -218,7 +222,8 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
         kept.pop("build_config", None)
     registered = kind if module.startswith("keras.src") else None
     if ">" in kind:  # of a package that a Python program has registered
-        module, registered = "", kind
+        module = ""
+        registered = kind
         kind = kind.rpartition(">")[2]
     return kept | {
         "module": module, "class_name": kind, "config": config, "registered_name": registered,
@@ -260,7 +265,8 @@ def _say_shapes(layers: list[Any], in_a_row: bool) -> None:
     """Tells each Normalization that follows the input directly its shape, which Keras 3 needs."""
     shapes: dict[str, Any] = {}
     for before, layer in zip([None, *layers], layers, strict=False):
-        name, config = layer.get("name") or layer["config"].get("name"), layer["config"]
+        name = layer.get("name") or layer["config"].get("name")
+        config = layer["config"]
         read = before and (before.get("name") or before["config"].get("name"))
         if not in_a_row:
             nodes = layer["inbound_nodes"]
@@ -341,11 +347,13 @@ def _operation(part: dict[str, Any]) -> dict[str, Any]:
         if any(given.get(f"transpose_{side}") for side in "ab"):
             first = "...ji" if given.get("transpose_a") else "...ij"
             second = "...kj" if given.get("transpose_b") else "...jk"
-            kind, config["subscripts"] = "Einsum", f"{first},{second}->...ik"
+            kind = "Einsum"
+            config["subscripts"] = f"{first},{second}->...ik"
     if "pool_size" in config:
         config["data_format"] = "channels_last"
     if config.get("newshape", [0])[0] is None:  # the batch's size
-        module, kind = "keras.layers", "Reshape"
+        module = "keras.layers"
+        kind = "Reshape"
         config["target_shape"] = config.pop("newshape")[1:]
     return {
         "module": module, "class_name": kind, "config": config, "registered_name": kind,

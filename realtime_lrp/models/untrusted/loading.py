@@ -37,7 +37,9 @@ from realtime_lrp.models.untrusted.keras2 import refuse_changed, translated
 from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.files import temporary_folder
 
-DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
+DESCRIPTION = "config.json"
+WEIGHTS = "model.weights.h5"
+METADATA = "metadata.json"
 """The members of a .keras archive that are read; METADATA only to explain an error."""
 
 MAX_DESCRIPTION_BYTES = 32 << 20  # The largest description in keras.applications has 2 MB

@@ -30,7 +30,9 @@ from realtime_lrp.models.untrusted.loading import (
 )
 from realtime_lrp.system.files import read_limited
 
-TASK, BACKBONE_WEIGHTS, HEAD_WEIGHTS = "task.json", "model.weights.h5", "task.weights.h5"
+TASK = "task.json"
+BACKBONE_WEIGHTS = "model.weights.h5"
+HEAD_WEIGHTS = "task.weights.h5"
 """The files of a preset that are read."""
 
 CONFIG = "config.json"
@@ -131,7 +133,8 @@ def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
         if not weights:
             continue
         needed = number_of_values(weights)
-        path, name = files(file), f"{file} of the preset {shown}"
+        path = files(file)
+        name = f"{file} of the preset {shown}"
         stored = stored_values(path, name, name)
         if needed > stored or (weights is not of_head and needed < stored):
             raise DamagedInputError(

@@ -249,9 +249,11 @@ class _Flat:
         self._count += 1
         if self._count > MAX_NODES:
             raise ValueError(f"it has more than {MAX_NODES:,} operations")
-        unique, number = name, 1
+        unique = name
+        number = 1
         while unique.lower() in self._names:
-            unique, number = f"{name}_{number}", number + 1
+            unique = f"{name}_{number}"
+            number = number + 1
         self._names.add(unique.lower())
         node = node_def_pb2.NodeDef(op=kind, name=unique, input=inputs)
         self.nodes.append(node)
@@ -260,7 +262,8 @@ class _Flat:
     def _prune(self) -> None:
         """Leaves out what the output does not depend on."""
         by_name = {node.name: node for node in self.nodes}
-        needed, left = set(), [self.output.partition(":")[0]]
+        needed = set()
+        left = [self.output.partition(":")[0]]
         while left:
             name = left.pop()
             if name not in needed:
@@ -390,7 +393,8 @@ def _bytes(variable: Any) -> int:
 def _checkpoint_keys(objects: Sequence[Any], stored: Sequence[Any]) -> dict[int, str]:
     """Number of a variable -> its key in the checkpoint, by the same path from the root in both."""
     keys: dict[int, str] = {}
-    seen, left = {0}, [(0, 0)]
+    seen = {0}
+    left = [(0, 0)]
     while left:
         number, there = left.pop()
         for attribute in stored[there].attributes:

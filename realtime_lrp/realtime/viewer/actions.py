@@ -57,7 +57,8 @@ def commands_for(state: ViewerState) -> tuple[keys.Command, ...]:
 
 def announce_target(state: ViewerState, now: float) -> ViewerState:
     """The state with a notice that says what is explained."""
-    target, answer = state.request.target, state.answer
+    target = state.request.target
+    answer = state.answer
     text = TARGETS.get(target, target)
     if answer and answer.found is not None and target in TARGETS:
         text = EACH_BOX
@@ -134,12 +135,14 @@ def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
     Layers whose channels have neither pictures nor names are skipped, unless none has any. The
     first press only shows the panel.
     """
-    shown, facts = state.request.concepts, state.facts
+    shown = state.request.concepts
+    facts = state.facts
     if shown is None:
         return toggle_concepts(state, now)
     if not facts.concept_layers:
         return state.with_notice("there are no layers to choose from", now)
-    known, present = facts.described_layers, shown.layer or facts.concept_layer
+    known = facts.described_layers
+    present = shown.layer or facts.concept_layer
     layers = [one for one in facts.concept_layers if one in known or one == present]
     if present not in layers:  # one that the configuration names
         return choose_layer(state, layers[-1], now)
@@ -264,7 +267,8 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
 
 def follow_best(state: ViewerState) -> ViewerState:
     """With one class against another: the two best ones as soon as the first is no longer best."""
-    best, target = _best(state, 2), state.target
+    best = _best(state, 2)
+    target = state.target
     if not state.following or len(best) < 2 or target.classes[:1] == (best[0],):
         return state
     return replace(explain(state, str(Target((best[0], best[1])))), following=True)
@@ -293,7 +297,9 @@ def _channels(state: ViewerState, now: float) -> ViewerState:
 
 def _mirror(state: ViewerState, now: float) -> ViewerState:
     """Swaps left and right, also of the frozen picture, the patches and the region."""
-    frame, mask, region = state.frozen, state.mask, state.request.region
+    frame = state.frozen
+    mask = state.mask
+    region = state.request.region
     if region:
         region = 1 - region[2], region[1], 1 - region[0], region[3]
     if frame:

@@ -74,7 +74,8 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
 
     Of several boxes each has a bar.
     """
-    engine, boxes = explained.engine, explained.boxes
+    engine = explained.engine
+    boxes = explained.boxes
     if boxes == ():
         seen = explained.result.found  # but no longer
         text = "..." if seen else nothing_found(explained.result.target, engine.label)
@@ -107,7 +108,8 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
 
 def _why(explained: ExplainedFrame) -> str:
     """The explained class in words: why: “house”."""
-    engine, target = explained.engine, explained.result.target
+    engine = explained.engine
+    target = explained.result.target
     if explained.result.segments:
         return why(engine, explained.result.segments)
     if sides := _sides(explained):
@@ -167,7 +169,9 @@ def answer_bars(explained: ExplainedFrame) -> Block:
 
     Where patches are painted, each bar has a mark at the probability without them.
     """
-    scores, engine, before = explained.result.scores, explained.engine, explained.uncovered
+    scores = explained.result.scores
+    engine = explained.engine
+    before = explained.uncovered
 
     def bar(index: int, score: float, **more: Any) -> Bar:
         mark = None if before is None else float(before[index])
@@ -209,7 +213,8 @@ def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
 def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -> Block:
     """The method that explains the answer, and whether any relevance is lost."""
     engine = explained.engine
-    model, lrp = engine.config.model, engine.config.lrp
+    model = engine.config.model
+    lrp = engine.config.lrp
     target = describe_target(engine, explained.result.target, explained.answers)
     if explained.result.segments:
         target = why(engine, explained.result.segments).removeprefix("why: ")
@@ -227,7 +232,8 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
 
 def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     """The account of each map: what reached the pixels of what started, and what biases took."""
-    rows, accounted = [], [one for one in explained.maps if one.accounted]
+    rows = []
+    accounted = [one for one in explained.maps if one.accounted]
     for one in accounted:
         name = one.name if len(accounted) > 1 else "relevance"
         rows.append(Row(name, _sum_text(one), warn=not one.closes))
@@ -255,7 +261,8 @@ def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Lege
     """
     if panel.by_channel:
         return None
-    colormap, sides = look.named(panel.signed), _sides(explained)
+    colormap = look.named(panel.signed)
+    sides = _sides(explained)
     if not look.colours(panel.signed).signed:
         return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")
     maps = explained.maps

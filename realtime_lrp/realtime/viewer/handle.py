@@ -118,7 +118,8 @@ def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
 
 
 def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
-    key, now = event.key, event.time
+    key = event.key
+    now = event.time
     if state.menu:
         return _key_in_menu(state, state.menu, key, now)
     if key in keys.BY_KEY:
@@ -160,7 +161,8 @@ def _clicked_in_menu(state: ViewerState, menu: Menu, event: events.MouseMoved) -
 
 
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
-    answer, first = event.answer, state.answer is None
+    answer = event.answer
+    first = state.answer is None
     drawn = msgspec.structs.asdict(event)
     state = replace(state, shown=drawn.pop("frame"), **{key: drawn[key] for key in DRAWN})
     if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
@@ -170,9 +172,11 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     if first and state.lecture:  # its commands may need an answer
         state = show_step(state, state.step, event.time)
     if first:  # the maps that the network has no use for are known from now on
-        hint, seconds = actions.HINT, NOTICE_S
+        hint = actions.HINT
+        seconds = NOTICE_S
         if state.facts.warning:
-            hint, seconds = f"{state.facts.warning}\n{actions.HINT}", WARNING_S
+            hint = f"{state.facts.warning}\n{actions.HINT}"
+            seconds = WARNING_S
         state = state.with_choice().with_notice(hint, event.time, seconds)
     state = actions.follow_best(state)
     if isinstance(state.menu, ClassList):

@@ -64,7 +64,8 @@ class ConceptView:
         """
         wanted = state.request.concepts
         if wanted is None:
-            self._made_of, self._panel = (), None
+            self._made_of = ()
+            self._panel = None
             return None
         if explained is None:
             return None
@@ -80,17 +81,24 @@ class ConceptView:
 
         True only in the presenter view with one network and target top1.
         """
-        request, several = state.request, self._network and not state.alone
+        request = state.request
+        several = self._network and not state.alone
         if several or state.text != "presenter" or state.about or request.probe:
             return False
         return request.target == "top1"
 
     def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
-        found, wanted, look = explained.result.concepts, state.request.concepts, state.look
+        found = explained.result.concepts
+        wanted = state.request.concepts
+        look = state.look
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
-        gallery, (x0, y0, x1, y1) = explained.engine.gallery, explained.result.region.box
-        other, pictured = gallery.other_network if gallery else "", bool(gallery and gallery.layers)
-        nothing, boxes, answer = "", explained.boxes, ("", "")
+        gallery = explained.engine.gallery
+        (x0, y0, x1, y1) = explained.result.region.box
+        other = gallery.other_network if gallery else ""
+        pictured = bool(gallery and gallery.layers)
+        nothing = ""
+        boxes = explained.boxes
+        answer = ("", "")
         if boxes == ():
             nothing = nothing_found(explained.result.target, explained.engine.label)
         name, share = (nothing, 0.0) if nothing else explained.answers[0]
@@ -122,19 +130,23 @@ class ConceptView:
         return replace(panel, rows=tuple(replace(one, name=state.words(one.name)) for one in rows))
 
     def _rows(self, explained: ExplainedFrame, found: ConceptResult) -> tuple[ConceptRow, ...]:
-        request, engine = explained.request, explained.engine
+        request = explained.request
+        engine = explained.engine
         gallery = engine.gallery
         series = engine, request.target, found.layer, explained.frame.source, request.box
         if series != self._series:
             self._start_over(series)
-        frozen, steady, now = request.frame is not None, explained.shares, time.monotonic()
+        frozen = request.frame is not None
+        steady = explained.shares
+        now = time.monotonic()
         maps = {one.channel: one for one in found.maps}
         shares = {
             channel: one.share if steady is None else float(steady[channel])
             for channel, one in maps.items()
         }
         if frozen or now - self._figures_at > FIGURES_S:
-            self._figures, self._figures_at = {}, now
+            self._figures = {}
+            self._figures_at = now
         self._figures = {one: percent(share) for one, share in shares.items()} | self._figures
         ranks = {
             channel: abs(share) * (NAMED if gallery and gallery.name(found.layer, channel) else 1)
@@ -145,7 +157,8 @@ class ConceptView:
         signed = explained.maps[0].signed
 
         def row(channel: int) -> ConceptRow:
-            one, name = maps[channel], name_of(engine, found.layer, channel)
+            one = maps[channel]
+            name = name_of(engine, found.layer, channel)
             return ConceptRow(
                 channel=channel,
                 name=NO_MAP + name if found.without_map(one) else name,
@@ -175,7 +188,8 @@ def sorted_rows(before: Sequence[int], ranks: Mapping[int, float]) -> list[int]:
 
 def name_of(engine: Engine, layer: str, channel: int) -> str:
     """A channel's name; without one, the classes that it speaks for most."""
-    gallery, number = engine.gallery, f"channel {channel}"
+    gallery = engine.gallery
+    number = f"channel {channel}"
     if gallery is None:
         return number
     known = gallery.channels(layer).get(channel)
@@ -195,13 +209,15 @@ def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]
 
 def followed_map(explained: ExplainedFrame) -> ConceptMap | None:
     """The map of the followed channel; None if the whole map is shown."""
-    wanted, found = explained.request.concepts, explained.result.concepts
+    wanted = explained.request.concepts
+    found = explained.result.concepts
     return found.of(wanted.channel) if wanted and found else None
 
 
 def followed_caption(explained: ExplainedFrame) -> str:
     """Its name, and whether the picture has nothing of that channel; "" where there is none."""
-    one, found = followed_map(explained), explained.result.concepts
+    one = followed_map(explained)
+    found = explained.result.concepts
     if not (one and found):
         return ""
     title = f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"
@@ -235,13 +251,17 @@ class MapPainter:
             ),
         )  # fmt: skip
         if key != self._key:
-            self._key, self._maps, self._series = key, None, Series()
+            self._key = key
+            self._maps = None
+            self._series = Series()
         if self._maps is None or self._maps[0] is not explained:
-            self._maps, self._last = (explained, _drawn_maps(explained, look)), None
+            self._maps = (explained, _drawn_maps(explained, look))
+            self._last = None
         if self._last is None or self._last[0] != look:
             result = explained.result
             outlines = outlines_of(explained.engine, result, explained.request.box)
-            maps, box = self._maps[1], result.region.box
+            maps = self._maps[1]
+            box = result.region.box
             painted = paint(explained.picture, maps, look, box, outlines, self._series)
             self._last = look, painted
         return self._last[1]
@@ -249,9 +269,11 @@ class MapPainter:
 
 def _drawn_maps(explained: ExplainedFrame, look: Look) -> list[Drawn]:
     """The maps of a frame; a followed channel's map replaces the first."""
-    result, shown = explained.result, explained.shown
+    result = explained.result
+    shown = explained.shown
     maps = [drawn_map(shown, look, n) for n in range(len(shown.maps))]
-    one, found = followed_map(explained), result.concepts
+    one = followed_map(explained)
+    found = result.concepts
     if one and found:
         fade = one.scale / found.scale if found.lacks(one) else 1.0  # noise is no map
         caption = followed_caption(explained)

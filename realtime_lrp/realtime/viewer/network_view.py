@@ -50,7 +50,9 @@ class NetworkView:
     further = False  # whether it leaves to another one what all have in common
 
     def __init__(self, relevance: RelevanceThread, capture: Capture, name: str = ""):
-        self.relevance, self.stats, self.name = relevance, relevance.stats, name
+        self.relevance = relevance
+        self.stats = relevance.stats
+        self.name = name
         self._capture = capture
         self.newest: ExplainedFrame | None = None
         self.explained: ExplainedFrame | None = None  # drawn last
@@ -79,7 +81,8 @@ class NetworkView:
 
     def measure(self) -> None:
         """Notes how many maps there are, and since when the one shown is not as chosen."""
-        explained, relevance = self.newest, self.relevance
+        explained = self.newest
+        relevance = self.relevance
         self.rates.maps.reached(relevance.maps.count)
         own = explained is None or explained.engine is relevance.engine
         as_chosen = own and relevance.choice == relevance.request.choice
@@ -91,7 +94,8 @@ class NetworkView:
 
     def passing(self, state: ViewerState) -> str:
         """The lines for the screen alone: no recording and no snapshot has them."""
-        now, doing = time.monotonic(), self.relevance.doing
+        now = time.monotonic()
+        doing = self.relevance.doing
         notice = state.notice.text if now < state.notice.until else ""
         if doing or not self.newest:
             return state.words(notice or doing or "preparing the first map")
@@ -103,7 +107,9 @@ class NetworkView:
         self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
     ) -> Scene:
         """The scene to draw; it is kept in `scene`."""
-        state, explained, drawn = self._named(state), self.newest, self.maps
+        state = self._named(state)
+        explained = self.newest
+        drawn = self.maps
         self._renew_columns(state, version, frame)
         own = explained is not None and explained.frame.value is frame.value
         if explained and explained.frame.value.shape != frame.value.shape:
@@ -111,7 +117,8 @@ class NetworkView:
         elif explained and drawn and not fits(explained, frame):
             # empty maps, without boxes, on the first picture of another file: it gets its maps soon
             empty = (replace(one, alpha=np.zeros_like(one.alpha)) for one in drawn.overlays)
-            explained, drawn = None, Painted(frame.value, tuple(empty))
+            explained = None
+            drawn = Painted(frame.value, tuple(empty))
         if explained and own and explained.request.mask is state.request.mask:
             picture = explained.picture
         else:
@@ -187,7 +194,8 @@ class NetworkView:
         if state.text == "figures":
             source = self._capture.source.described or "..."
             left.append(figures.rate_rows(self.rates, state, source, explained, self.further))
-        self.left, self.right = state.words.blocks(left), state.words.blocks(right)
+        self.left = state.words.blocks(left)
+        self.right = state.words.blocks(right)
         self._legends = tuple(map(state.words.entry, legends))
 
     def _answer_blocks(
@@ -210,7 +218,8 @@ class NetworkView:
 
     def _named(self, state: ViewerState) -> ViewerState:
         """The state with the name of the composite that `auto` is for this network."""
-        engine, choice = self.relevance.engine, state.request.choice
+        engine = self.relevance.engine
+        choice = state.request.choice
         named = choice.with_composite(engine.auto_composite) if engine else choice
         return state if named is choice else state.with_request(choice=named)
 
@@ -224,7 +233,8 @@ class NetworkView:
         """The facts about the network of the newest map."""
         engine = self.explained and self.explained.engine
         if engine and engine is not self._known:
-            explainer, self._known = engine.explainer, engine
+            explainer = engine.explainer
+            self._known = engine
             self._facts = NetworkFacts(
                 labels=tuple(map(engine.label, range(explainer.classes))),
                 read_target=explainer.read_target,
@@ -254,11 +264,14 @@ class FollowingNetworkView(NetworkView):
         wanted = state.request, *engines
         if wanted == self._followed:
             return
-        self._followed, relevance, self.problem = wanted, self.relevance, ""
+        self._followed = wanted
+        relevance = self.relevance
+        self.problem = ""
         try:
             target = target_for(state.request.target, *engines)
         except UsageError as error:
-            target, self.problem = "top1", str(error)
+            target = "top1"
+            self.problem = str(error)
         request = request_for(relevance.config, state.request, target)
         if request.choice != relevance.request.choice:
             self.refusal = ""
@@ -324,7 +337,8 @@ def _awaited(
     if not state.tiled or drawn is None:
         return ()
     unsuited = explained.engine.explainer.unsuited if explained else state.facts.unsuited
-    choice, shown = state.choice, [panel.name for panel in drawn.overlays]
+    choice = state.choice
+    shown = [panel.name for panel in drawn.overlays]
     wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
     missing = [name for name in wanted if name not in shown]
     return tuple(missing[: max(0, len(wanted) - len(shown))])
@@ -334,7 +348,8 @@ def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Pa
     """The patches that the faithfulness probe flipped, placed in the picture."""
     if explained is None or explained.probed is None or not state.request.probe:
         return None
-    region, probed = explained.result.region, explained.probed
+    region = explained.result.region
+    probed = explained.probed
     rows, columns = region.size
     box = region.in_picture((0, 0, columns, rows))
     return Patches(probed.relevant_patches, probed.random_patches, box)

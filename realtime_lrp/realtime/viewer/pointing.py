@@ -24,7 +24,8 @@ def move_mouse(
     state: ViewerState, position: tuple[int, int], button: str, now: float
 ) -> ViewerState:
     """The state after the mouse moved, or a button of it went down or up."""
-    before, controls = state.pointer, state.controls(now)
+    before = state.pointer
+    controls = state.controls(now)
     pressed = bool(button) and not before.button
     pointer = Pointer(
         *position,
@@ -66,7 +67,8 @@ def paint_on_canvas(
     """
     if state.shown is None:
         return state
-    shape, drawn = state.shown.value.shape, False
+    shape = state.shown.value.shape
+    drawn = False
     mask = np.zeros(shape[:2], np.uint8) if state.mask is None else state.mask.astype(np.uint8)
     for box in pictures:
         x0, y0, x1, y1 = box
@@ -90,7 +92,8 @@ def frame_region(
     box = next((one for one in pictures if contains(one, *start)), None)
     if box is None or min(abs(end[0] - start[0]), abs(end[1] - start[1])) < DRAG:
         return state.with_notice("no rectangle was drawn", now)
-    low, size = np.array(box[:2]), np.subtract(box[2:], box[:2])
+    low = np.array(box[:2])
+    size = np.subtract(box[2:], box[:2])
     first, last = np.sort([(np.array(at) - low) / size for at in (start, end)], 0).clip(0, 1)
     region = tuple(map(float, (*first, *last)))
     return state.with_request(region=region).with_notice("this is seen alone; z: let go", now)
@@ -100,7 +103,8 @@ def click_on_picture(
     state: ViewerState, at: tuple[int, int], paints: bool, now: float, pictures: tuple[Box, ...]
 ) -> ViewerState:
     """Pins what was clicked on, a box or a region, or lets it go; elsewhere it may paint."""
-    number, place = _box_at(state, at, pictures), _place_at(state, at, pictures)
+    number = _box_at(state, at, pictures)
+    place = _place_at(state, at, pictures)
     if number is not None:
         return actions.choose_box(state, number, now)
     if place is not None:
@@ -166,7 +170,8 @@ def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
     """Whether a place lies in the region that is explained, or next to the explained pixel."""
     if not (state.shown and state.answer and state.answer.segments):
         return False
-    segments, shape = state.answer.segments, state.shown.value.shape
+    segments = state.answer.segments
+    shape = state.shown.value.shape
     region = segments.region
     row, column = row_column(segments, state.answer.region.box, shape, place)
     near = max(1, max(region.shape) // 25) if state.aim.pixel else 0
@@ -210,7 +215,8 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
 
     None where the mouse rests, is beside the picture or over buttons, or does something else.
     """
-    pointer, controls = state.pointer, state.controls(now)
+    pointer = state.pointer
+    controls = state.controls(now)
     busy = now >= pointer.until or pointer.holds not in ("", "picture")
     over_controls = controls is not None and controls.at(pointer.x, pointer.y) != ""
     if busy or over_controls or state.menu or not state.shown:
@@ -223,12 +229,14 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
 
 def progress(timeline: Timeline) -> BarPosition:
     """A timeline as the bar shows it."""
-    position, length = timeline.position, timeline.length
+    position = timeline.position
+    length = timeline.length
     if timeline.unit == "files":
         share = position / max(length - 1, 1)
         texts = f"{position + 1:.0f}", f"{length:.0f}"
     else:
-        share, texts = position / length, (_clock(position), _clock(length))
+        share = position / length
+        texts = (_clock(position), _clock(length))
     return BarPosition(min(share, 1.0), *texts)
 
 
@@ -261,7 +269,8 @@ def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
 
     The mouse moves far between two events, so that dabs alone would leave gaps.
     """
-    end, cover = state.pointer, state.pointer.button == "left"
+    end = state.pointer
+    cover = state.pointer.button == "left"
     return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover, state.pictures)
 
 
@@ -279,7 +288,8 @@ def _draw_stroke(
 
 
 def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:
-    (x, y), (x0, y0, x1, y1) = position, box
+    (x, y) = position
+    (x0, y0, x1, y1) = box
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
 
@@ -297,7 +307,8 @@ def seek(state: ViewerState, share: float, now: float) -> ViewerState:
     timeline = state.timeline
     if timeline is None:
         return state
-    share, length = min(max(0.0, share), 1.0), timeline.length
+    share = min(max(0.0, share), 1.0)
+    length = timeline.length
     position = round(share * (length - 1)) if timeline.unit == "files" else share * length
     if position == timeline.position:
         return state

@@ -217,7 +217,8 @@ class ViewerState:
 
     def present_config(self) -> Config:
         """The configuration that gives the present view."""
-        first, shown = self.config, self.request.concepts
+        first = self.config
+        shown = self.request.concepts
         layer = shown.layer if shown else self.concept_layer
         aim = self.aim
         return self.request.choice.config(first).changed(

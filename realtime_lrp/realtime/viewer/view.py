@@ -57,10 +57,12 @@ class View:
         self.frame: Item[np.ndarray] | None = None
         self.concepts: ConceptPanel | None = None
         self.capture = capture
-        self._relevance, self._stats = threads[0], threads[0].stats
+        self._relevance = threads[0]
+        self._stats = threads[0].stats
         self._show = show
         self._size = size
-        self._status, self._teacher = status, teacher
+        self._status = status
+        self._teacher = teacher
         self.figures_in_picture = figures_in_picture
         names = network_names(state.config)
         first = NetworkView(threads[0], capture, names[0] if len(threads) > 1 else "")
@@ -70,7 +72,8 @@ class View:
             for thread, name in zip(threads[1:], names[1:], strict=True)
         ]
         self._networks: list[NetworkView] = [first, *self._further]
-        self._artist, self._concept_view = SplitArtist(), ConceptView(first.name)
+        self._artist = SplitArtist()
+        self._concept_view = ConceptView(first.name)
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts moves of the mouse that change nothing else
@@ -93,7 +96,8 @@ class View:
     @property
     def _said(self) -> str:
         """The sentence of a lecture's step, as soon as the step is seen; "" for none."""
-        lecture, seen = self.state.lecture, all(network.ready for network in self.networks)
+        lecture = self.state.lecture
+        seen = all(network.ready for network in self.networks)
         return lecture[self.state.step].say if lecture and seen else ""
 
     def send(self, event: events.Event) -> tuple[Order, ...]:
@@ -116,7 +120,8 @@ class View:
             network.follow(self.state)
             item = network.relevance.maps.newest()
             network.take(item.value if item else None, self.state.look)
-        frame, frozen = fresh or self.frame, self.state.frozen
+        frame = fresh or self.frame
+        frozen = self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored
         self.frame = frame
@@ -129,7 +134,8 @@ class View:
         changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
         if frame is None or not changed:
             return None
-        self._drawn, self._drawn_at = (at_once, soon), time.monotonic()
+        self._drawn = (at_once, soon)
+        self._drawn_at = time.monotonic()
         self._draw(frame)
         if fresh:
             self._count(frame, fresh.number - before - 1)
@@ -200,7 +206,8 @@ class View:
 
     def _appearance(self) -> tuple[object, object]:
         """Values behind a drawing: some are drawn at once, some wait for the next frame."""
-        number, size = self.frame and self.frame.number, self._size and self._size()
+        number = self.frame and self.frame.number
+        size = self._size and self._size()
         lines = self.capture.trouble, *self._passing(), self._status()
         lines += self._teacher.panel() if self._teacher else ()
         now = time.monotonic()
@@ -220,7 +227,8 @@ class View:
                 network.lost = of_network
             self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
-        explained, timeline = self.first.explained, self.capture.source.timeline
+        explained = self.first.explained
+        timeline = self.capture.source.timeline
         answer = explained.result if explained else None
         drawn = events.FrameDrawn(
             frame, answer, self.first.facts(), split.pictures, timeline, split.concept_rows,
@@ -231,7 +239,9 @@ class View:
 
     def _drawn_over(self, canvas: np.ndarray, split: SplitScene) -> np.ndarray:
         """The canvas, or a copy of it with menus, controls and notices: what the screen shows."""
-        state, status, now = self.state, self._status(), time.monotonic()
+        state = self.state
+        status = self._status()
+        now = time.monotonic()
         frozen = state.words("frozen" if status else "frozen: Space goes on")
         marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
         pairs = zip(self._passing(), split.scenes, strict=True)
@@ -239,7 +249,8 @@ class View:
         moving = now < state.pointer.until or state.pointer.holds
         if not (any(notices) or marks or state.menu or moving):
             return canvas
-        artist, controls = self._artist, state.controls(now)
+        artist = self._artist
+        controls = state.controls(now)
         canvas = artist.buffers.copy(canvas)
         rows = controls.area[1] if controls else split.size[0]
         box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # above the controls
@@ -313,7 +324,8 @@ def _block_of(said: str) -> list[hud.Block]:
     return [(hud.Paragraph(said, "", hud.NOTICE_SCALE),)] if said else []
 
 
-SMALL, READABLE = 128, 320
+SMALL = 128
+READABLE = 320
 """Pixels. If a picture's longer side is below SMALL, its canvas's longer side is READABLE."""
 
 

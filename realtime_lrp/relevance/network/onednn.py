@@ -41,7 +41,8 @@ PLAIN = Geometry(strides=[1, 1], padding="VALID", dilations=[1, 1])
 def disabled() -> Iterator[None]:
     """Within this context only public operations are traced."""
     global _enabled
-    before, _enabled = _enabled, False
+    before = _enabled
+    _enabled = False
     try:
         yield
     finally:

@@ -40,8 +40,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-MOST_WORKERS = 4
-"""Each takes up to 3 GB."""
+MOST_WORKERS = 4  # each takes up to 3 GB
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -67,8 +67,7 @@ SMALL = {
     "residual": (residual, "ResNetCanonizer"),
     "grouped": (grouped, "SequentialMergeBatchNorm"),
     "plain": (plain, "SequentialMergeBatchNorm"),
-}
-"""Name -> how to make a network, and zennit's canonizer for it."""
+}  # name -> how to make a network, and zennit's canonizer for it
 
 
 def write_maps(model, canonizer, file):

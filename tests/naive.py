@@ -200,5 +200,4 @@ BY_HAND = {
     # low = 0, high = 4: (a - low) w for w > 0, (a - high) w for w < 0
     "zbox": [1 / 7 + 2 * 2 / 10, 6 / 7 + 2 * 2 / 10, 2 * 6 / 10],
     "zplus_input": [1 / 4 + 2 * 2 / 4, 3 / 4, 2 * 2 / 4],
-}
-"""Rule -> the relevance of three inputs under R = (1, 2), in fractions worked out on paper."""
+}  # rule -> the relevance of three inputs under R = (1, 2), in fractions worked out on paper

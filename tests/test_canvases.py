@@ -31,11 +31,9 @@ from realtime_lrp.view.hud import Bar, Legend, Row, draw_blocks, draw_notice
 from realtime_lrp.view.window import Mouse
 
 KEPT = Path(__file__).parent / "canvases.npz"
-SHRINK = 4
-"""Canvases are kept at a quarter of their size."""
+SHRINK = 4  # canvases are kept at a quarter of their size
 
-MOST = 24
-"""How much a pixel of a shrunk canvas may differ: less than a letter that is not there."""
+MOST = 24  # how much a pixel of a shrunk canvas may differ: less than a letter that is not there
 
 LABELS = ("water bottle", "African chameleon", "cup", "star", "fish")
 SCORES = (0.62, 0.2, 0.1, 0.05, 0.03)

@@ -164,11 +164,9 @@ def assert_full_screen(shot):
 
 
 SECONDS_OF_STANDSTILL = 2.5
-OLDEST_S = 3.0
-"""No picture is shown for longer without a card that says why."""
+OLDEST_S = 3.0  # no picture is shown for longer without a card that says why
 
-RECOVERED_S = 12.0
-"""Every fault is over so much later, at most."""
+RECOVERED_S = 12.0  # every fault is over so much later, at most
 
 
 class Chaos:

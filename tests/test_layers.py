@@ -292,8 +292,7 @@ STRIDES = {
     "depthwise": (lambda x: layers.DepthwiseConv2D(3, strides=2)(x), (2, 2)),
     "branches": (two_first_layers, (4, 4)),
     "dense patches": (lambda x: layers.Dense(2)(as_patches(x, 8, 4)), (8, 4)),
-}
-"""Name -> the first layers, their stride over the pixels."""
+}  # name -> the first layers, their stride over the pixels
 
 
 @pytest.mark.parametrize("name", STRIDES)

@@ -259,8 +259,7 @@ def together():
     return model, x, maps
 
 
-ALONE = ("gradient", "epsilon_gamma_box")
-"""Of each kind one; the others are long tests."""
+ALONE = ("gradient", "epsilon_gamma_box")  # of each kind one; the others are long tests
 
 
 @pytest.mark.parametrize(

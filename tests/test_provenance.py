@@ -159,8 +159,7 @@ def test_a_film_repeats_with_numbers_beside_it_or_without(run, tiny_model, tmp_p
     assert (f"computed in {fast}; --sidecar" in err) == (fast != "float32")
 
 
-INVISIBLE = "\u202e\u2066\u200d\u2028\u2029\ufeff"
-"""Direction marks, joiners and separators."""
+INVISIBLE = "\u202e\u2066\u200d\u2028\u2029\ufeff"  # direction marks, joiners and separators
 
 
 def test_show_prints_nothing_but_text(run, example, tmp_path):

@@ -32,8 +32,7 @@ pytestmark = pytest.mark.release
 SIDE = 96  # pixels of the input, so that a network takes seconds
 MOST_MB = 600  # of weights; explaining takes about three times as much, and NASNetLarge minutes
 
-SQUEEZENET = 199.0
-"""How bright the map of SqueezeNet 1.0 is on a photo of a cat, see `brightness`."""
+SQUEEZENET = 199.0  # how bright the map of SqueezeNet 1.0 is on a photo of a cat, see `brightness`
 
 
 def brightness(picture):

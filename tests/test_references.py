@@ -26,8 +26,7 @@ CODES = {
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, errors.Error) and kind is not errors.Error
 }
-OTHER_CODES = {0, 70, 129, 130, 143}
-"""Those that no error has: done, a fault of ours, signals."""
+OTHER_CODES = {0, 70, 129, 130, 143}  # those that no error has: done, a fault of ours, signals
 
 
 def rows_of(text, header):

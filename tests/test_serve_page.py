@@ -39,10 +39,8 @@ PHONE = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
     "has_touch": True,
 }  # fmt: skip
-LONG_S = 100.0
-"""How long is waited for what takes a second where the machine is idle."""
-LOST = []
-"""Requests of pages that got no answer."""
+LONG_S = 100.0  # how long is waited for what takes a second where the machine is idle
+LOST = []  # requests of pages that got no answer
 NOTE_NOTICES = """
   window.notices = [];
   addEventListener("DOMContentLoaded", () => {

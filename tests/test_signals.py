@@ -174,8 +174,7 @@ STARTS = [
     (["kiosk", "--print-unit"], "config.load", False),
     (["demo"], "realtime_lrp.commands.demo", True),
     (["demo", "-o", "demo.mp4"], "realtime_lrp.commands.demo", False),
-]
-"""Command lines, where they are stopped, and whether they are viewers."""
+]  # command lines, where they are stopped, and whether they are viewers
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ CASES = [
     for a, name in enumerate(CONVOLUTIONS)
     for b, activation in enumerate(["", "relu", "relu6"])
     for c, dtype in enumerate([tf.float32, tf.bfloat16])
-]
-"""By default each layer with each activation, half of them in bfloat16."""
+]  # by default each layer with each activation, half of them in bfloat16
 
 
 @pytest.mark.parametrize(("name", "activation", "dtype"), CASES)

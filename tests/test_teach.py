@@ -24,8 +24,7 @@ from realtime_lrp.models.taught_file import VECTORS, About, write_taught
 from realtime_lrp.teaching.learnt import Focus, differs, looks
 from realtime_lrp.teaching.lesson import CHANGES, Features, Lesson, Showing
 
-TAUGHT = {"star": 3, "fish": 13}
-"""Folder -> the symbol in it."""
+TAUGHT = {"star": 3, "fish": 13}  # folder -> the symbol in it
 
 
 @pytest.fixture(scope="module")

@@ -43,8 +43,7 @@ FAULTS = {
     "odd": ("raise ValueError('odd')", "makes the decoder fail (ValueError: odd)"),
     "bug": ("raise TypeError('odd')", "unexpected TypeError: odd\nThis is a bug"),
     "disk": ("raise OSError(5, 'Input/output error')", "to its end (Input/output error)"),
-}
-"""Name of a recording -> what its process does, what the message says."""
+}  # name of a recording -> what its process does, what the message says
 
 
 def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatch):

@@ -194,8 +194,7 @@ EYES = {
     "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
     "no green": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
     "no blue": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
-}
-"""What is left of linear RGB (Machado et al. 2009, severity 1)."""
+}  # what is left of linear RGB (Machado et al. 2009, severity 1)
 
 
 def as_seen(table, eyes):

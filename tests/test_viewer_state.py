@@ -149,8 +149,7 @@ PAUSE, GO_ON, STEP = ("pause", True), ("pause", False), ("step", 0)
 SNAPSHOT, FULL_SCREEN = ("snapshot", 0), ("full_screen", 0)
 HELD = {"frame": 7, "list_froze": True, "orders": [PAUSE]}
 """What the first list does to the picture."""
-GOES_ON = {"frame": None, "list_froze": False, "orders": [PAUSE, GO_ON]}
-"""And what closing it does."""
+GOES_ON = {"frame": None, "list_froze": False, "orders": [PAUSE, GO_ON]}  # and what closing it does
 ALSO = ("guided_backprop", "grad_cam")
 VERSUS = {"target": "0 - 1", "before_versus": "0", "contrast": True}
 KEYS = [
@@ -238,8 +237,7 @@ KEYS = [
     ("Escape", "next_opacity", {"opacity": 0.9, "end_until": 0.0}),
     ("Escape f", "Escape", {"full_screen": False, "orders": [FULL_SCREEN, FULL_SCREEN]}),
     ("", "F7", {}),
-]
-"""Keys before, a key, and all that it changes."""
+]  # keys before, a key, and all that it changes
 
 
 @pytest.mark.parametrize(("before", "key", "expected"), KEYS, ids=lambda value: str(value)[:40])

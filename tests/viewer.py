@@ -25,12 +25,10 @@ from realtime_lrp.view.keys import commands
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window import Mouse
 
-LOOK = replace(Look.of(config.Config().overlay), opacity=1.0)
-"""How maps are drawn."""
+LOOK = replace(Look.of(config.Config().overlay), opacity=1.0)  # how maps are drawn
 
 
-COMMANDS = {one.name: one for one in commands(TARGETS)}
-"""All that can be done by typing, by name."""
+COMMANDS = {one.name: one for one in commands(TARGETS)}  # all that can be done by typing, by name
 
 
 def event_named(name, **when):

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SIZE = 1 << 20
-"""Bytes of the whole disk."""
+SIZE = 1 << 20  # bytes of the whole disk
 
 
 def missing():

@@ -32,23 +32,19 @@ from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.streams import Stream
 
-HANGS_S = 20.0
-"""How long a file may take."""
-MORE_MEMORY = 4 << 30
-"""Address space besides what the libraries take."""
+HANGS_S = 20.0  # how long a file may take
+MORE_MEMORY = 4 << 30  # address space besides what the libraries take
 PICTURES = ("png", "jpg", "webp", "bmp", "tiff", "gif")
 VIDEOS = ("mp4", "mkv", "avi", "webm", "ts")
 WHOLE = ("keras", "hdf5", "keras2")
 NETWORKS = (*WHOLE, "weights.h5", "h5")
 KINDS = (*PICTURES, *VIDEOS, *NETWORKS, "onnx", "labels", "mjpeg")
 MOST_PICTURES = 2000
-NAMES = ["circle", "square", "star", "nothing"]
-"""Of the tiny network's four classes."""
+NAMES = ["circle", "square", "star", "nothing"]  # of the tiny network's four classes
 
 TURNED = (
     bytes.fromhex("ffe10022") + b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"
-)
-"""A JPEG segment with an EXIF orientation: a quarter turn."""
+)  # a JPEG segment with an EXIF orientation: a quarter turn
 
 
 def picture(kind: str) -> bytes:

@@ -27,12 +27,9 @@ from realtime_lrp.video.sources import open_source
 
 TOLD_S, BACK_S, CLOSED_S = 2.0, 5.0, 2.5
 """A loss is told, pictures are back, and a capture is closed within so long."""
-HELD_S = 1.0
-"""How long a server stays hostile once the loss was told."""
-AT_ONCE = 4
-"""So many share the interpreter: with all of them at once each is late only for that."""
-MORE_MEMORY = 12 << 30
-"""Of address space: every thread reserves some."""
+HELD_S = 1.0  # how long a server stays hostile once the loss was told
+AT_ONCE = 4  # so many share the interpreter: with all of them at once each is late only for that
+MORE_MEMORY = 12 << 30  # of address space: every thread reserves some
 
 Answer = Callable[[], Iterator[bytes]]
 

@@ -19,7 +19,6 @@ import program
 import pytest
 from faults import disk
 from faults.clock import until
-from films import films_in
 from worker import job_for, recode
 
 from realtime_lrp import config
@@ -35,6 +34,15 @@ from realtime_lrp.video import reader, recorder
 from realtime_lrp.video.recorder import KEPT_FREE, Recorder
 from realtime_lrp.video.writer import verify
 from realtime_lrp.view.painting import Drawn
+
+
+def films_in(folder):
+    """Names of all files but manifests; each of these belongs to a film."""
+    names = sorted(os.listdir(folder))
+    manifests = [f".{name}.resume.json" for name in names if not name.startswith(".")]
+    assert [name for name in names if name.startswith(".")] == manifests
+    return [name for name in names if not name.startswith(".")]
+
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 

@@ -1,5 +1,6 @@
 """`video --workers` and `--ray`: each recording is a task, and films are those of one process."""
 
+import copy
 import json
 import logging
 import os
@@ -16,16 +17,64 @@ from urllib.request import Request, urlopen
 import media
 import psutil
 import pytest
-from jobs import HereCluster, lost
 from media import recording
 from uncompiled import compiled
 
 import realtime_lrp.system.object_store as module
 from realtime_lrp import errors
 from realtime_lrp.commands.video import cluster
-from realtime_lrp.commands.video.cluster import share_of
-from realtime_lrp.errors import FullDiskError, OutputError, UnavailableError
+from realtime_lrp.commands.video.cluster import make_film, share_of
+from realtime_lrp.errors import FullDiskError, OutputError, TemporaryError, UnavailableError
 from realtime_lrp.system.object_store import ObjectStore, is_stored, local_path
+
+
+class HereCluster:
+    """Stands for `Cluster`; gives two workers.
+
+    Args:
+      on_call: called with the recording's name before each film; what it raises, `get` raises.
+      after: the same, once the film is there.
+    """
+
+    count = 2
+
+    def __init__(self, on_call=lambda name: None, after=lambda name: None):
+        self._on_call, self._after = on_call, after
+        self.made, self._calls = [], []
+
+    def __call__(self, config, options):
+        """What stands for the class."""
+        self._job = config, options
+        return self
+
+    def begin(self, task):
+        self._calls.append((*self._job, task, 1, Path.cwd(), None, logging.root.level))
+        return len(self._calls) - 1
+
+    def wait(self, calls, timeout_s):
+        return calls[:1]
+
+    def get(self, call):
+        order = self._calls[call]
+        name = order[2].source.name
+        self._on_call(name)
+        level = logging.root.level
+        try:
+            self.made.append(name)
+            outcome = make_film(*copy.deepcopy(order))
+            self._after(name)
+            return outcome
+        finally:
+            logging.root.setLevel(level)
+
+    def close(self):
+        pass
+
+
+def lost(*_):
+    """What `get` raises where a worker was lost at each try."""
+    raise TemporaryError("was lost with its worker 4 times")
+
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "archives.md"

@@ -2,13 +2,22 @@
 
 import itertools
 import json
+import logging
 import os
+import re
+import shutil
 import signal
+import socket
 import stat
+import subprocess
 import threading
 import time
+import uuid
 from collections import defaultdict
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -18,8 +27,16 @@ from faults.exhibit import Exhibit
 from faults.server import MjpegServer
 from program import opened_window, repeating, screenshot, start, xdotool
 
-from realtime_lrp.commands.kiosk.keys import hash_pin
-from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, KEY_COLOUR
+from realtime_lrp import config
+from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
+from realtime_lrp.commands.kiosk.start import Heartbeat, unit
+from realtime_lrp.commands.kiosk.states import ScreenState, StateMachine
+from realtime_lrp.config import ASSETS
+from realtime_lrp.config.values import DAYS, parse_hours
+from realtime_lrp.video.presence import Presence
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, KEY_COLOUR, key_boxes
+from realtime_lrp.view.window import Mouse
 
 
 class OpenFiles:
@@ -359,3 +376,463 @@ def assert_served(exhibit, chaos):
     assert max(gaps) < OLDEST_S, "one that is late shortens the next gap"
     told = {one.removeprefix("STATUS=") for text in texts for one in text if "STATUS=" in one}
     assert {"attract", "active", "idle", "closed", "card (camera)"} <= told
+
+
+IDLE_S, COUNTDOWN_S = 30.0, 10.0
+ATTRACT, ACTIVE, IDLE, CARD, CLOSED = (
+    ScreenState.ATTRACT, ScreenState.ACTIVE, ScreenState.IDLE, ScreenState.CARD, ScreenState.CLOSED,
+)  # fmt: skip
+
+
+NOTHING = {"is_open": True, "fault": "", "present": False}
+
+
+def machine():
+    return StateMachine(IDLE_S, COUNTDOWN_S, now=0.0)
+
+
+def test_a_visit_goes_through_every_state():
+    """Attract, active, idle after 30 s, attract 10 s later; a wave gives the whole time anew."""
+    one, since = machine(), 0.0
+    for now, facts, state in (
+        (1.0, {"fault": "starting"}, CARD), (2.0, {}, ATTRACT), (50.0, {}, ATTRACT),
+        (60.0, {"present": True}, ACTIVE), (65.0, {"present": True}, ACTIVE), (94.9, {}, ACTIVE),
+        (95.0, {}, IDLE), (104.9, {}, IDLE), (104.95, {"present": True}, ACTIVE),
+        (134.9, {}, ACTIVE), (135.0, {}, IDLE), (144.9, {}, IDLE), (145.0, {}, ATTRACT),
+    ):  # fmt: skip
+        before = one.state
+        assert one.step(now, **NOTHING | facts) == state, now
+        since = now if state != before else since
+        if state == IDLE:
+            assert one.countdown(now) == pytest.approx(since + COUNTDOWN_S - now)
+
+
+def test_the_state_always_fits_the_observation(rng):
+    """In 20000 random steps: closed only outside the hours, a card whenever something fails."""
+    one, now, visited, taken = machine(), 0.0, set(), set()
+    for _ in range(20_000):
+        now += rng.choice([0.03, 1.0, 40.0])
+        fault = rng.choice(["", "", "", "camera"])
+        is_open, present = rng.random() < 0.9, rng.random() < 0.3
+        before = one.state
+        state = one.step(now, is_open, fault, present)
+        visited.add(state)
+        taken.add((before, state))
+        assert (state == CLOSED) == (not is_open)
+        if fault and is_open:
+            assert state == CARD
+        if present and is_open and not fault and before != CLOSED:
+            assert state == ACTIVE
+    assert visited == set(ScreenState)
+    guide = (Path(__file__).parents[1] / "docs" / "kiosk.md").read_text()
+    drawn = set(re.findall(r"^    (\w+) --> (\w+): ", guide, re.M))
+    assert {way for way in taken if way[0] != way[1]} == drawn, "every arrow, and no other"
+
+
+ROOM = np.kron(np.random.default_rng(5).uniform(40, 200, (6, 8, 3)), np.ones((12, 12, 1)))
+
+
+def room(rng, light=1.0, person=None):
+    """A furnished room with a sensor's noise, and optionally a person."""
+    picture = ROOM.copy()
+    if person is not None:
+        picture[18:72, person : person + 18] = (90, 60, 160)
+    picture = picture * light + rng.normal(0, 5, picture.shape)
+    return np.clip(picture, 0, 255).astype(np.uint8)
+
+
+def looks(presence, pictures, begin=0.0):
+    """Whether somebody is present, for pictures that come five times a second."""
+    return [presence.look(one, begin + 0.2 * k) for k, one in enumerate(pictures)]
+
+
+def test_an_empty_room_is_empty(rng):
+    """Noise, clouds and lamps are no visitors: no false alarm in 5 minutes."""
+    light = itertools.chain(
+        [1.0] * 300, 1 + 0.3 * np.sin(np.arange(900) / 100), [1.0] * 150, [0.6] * 150
+    )
+    assert not any(looks(Presence(), [room(rng, one) for one in light]))
+
+
+def test_a_visitor_is_seen_until_they_leave(rng):
+    """Within 0.4 s, also if they hardly move."""
+    presence = Presence()
+    assert not any(looks(presence, [room(rng) for _ in range(50)]))
+    assert not any(looks(presence, [room(rng, person=30), room(rng)], 50.0)), "a single picture"
+    there = looks(presence, [room(rng, person=30 + k % 2) for k in range(100)], 100.0)
+    assert there.index(True) <= 2 and all(there[2:])
+    gone = looks(presence, [room(rng) for _ in range(50)], 200.0)
+    assert not any(gone[2:])
+
+
+def test_a_thing_left_behind_becomes_background(rng):
+    """It counts as a visitor for about 40 seconds."""
+    presence = Presence()
+    looks(presence, [room(rng) for _ in range(50)])
+    there = looks(presence, [room(rng, person=30) for _ in range(500)], 100.0)
+    assert 20 < 0.2 * sum(there) < 60
+    assert not any(there[400:])
+
+
+def test_somebody_with_a_drawing_is_seen():
+    presence = Presence()
+    with VideoReader(ASSETS / "demo.mp4") as reader:
+        pictures = [frame.picture for frame in reader]
+    looks(presence, [pictures[0]] * 20)
+    there = looks(presence, pictures[10::6], 100.0)
+    assert sum(there) > 0.9 * len(there)
+
+
+MONDAY = datetime(2026, 3, 2)
+
+
+def at(day, clock):
+    hour, minute = map(int, clock.split(":"))
+    return MONDAY + timedelta(days=DAYS.index(day), hours=hour, minutes=minute)
+
+
+def test_days():
+    """Ranges, lists, ranges over the end of the week, capitals."""
+    for key, days in {
+        "mon": "mon", "tue-fri": "tue wed thu fri", "sat-mon": "mon sat sun",
+        "mon, wed": "mon wed", "Mon , THU-Fri": "mon thu fri", "daily": " ".join(DAYS),
+    }.items():  # fmt: skip
+        opening = parse_hours({key: "10:00-11:00"})
+        found = [day for day in DAYS if opening.is_open(at(day, "10:30"))]
+        assert found == days.split(), key
+
+
+def test_times_past_midnight_belong_to_the_day_on_which_they_begin():
+    opening = parse_hours({"fri, sun": "18:00-02:00"})
+    clocks = ("01:59", "02:00", "17:59", "18:00")
+    told = {day: [opening.is_open(at(day, clock)) for clock in clocks] for day in DAYS}
+    closed, evening, night = [False] * 4, [False, False, False, True], [True, False, False, False]
+    assert told == dict.fromkeys(DAYS, closed) | {
+        "fri": evening, "sat": night, "sun": evening, "mon": night,
+    }  # fmt: skip
+    assert parse_hours({"mon": "20:00-24:00"}).is_open(at("mon", "23:59"))
+
+
+def test_what_cannot_be_read_is_explained_in_a_line():
+    for written, message in (
+        ({"monday": "09:00-10:00"}, "instead of 'monday'"),
+        ({"mon": "9-10"}, "instead of '9-10'"),
+        ({"mon": "09:00-09:00"}, "instead of '09:00-09:00'"),
+        ({"mon": "09:00-10:00, "}, "instead of ''"),
+        ({"mon-wed": "09:00-10:00", "tue": "11:00-12:00"}, "tue is there twice"),
+    ):
+        with pytest.raises(ValueError, match="expected") as refused:
+            parse_hours(written)
+        assert message in str(refused.value) and "\n" not in str(refused.value)
+
+
+SIZE = (720, 1280)
+PIN = "204713"
+HASHED = hash_pin(PIN)
+IN_CORNER = Mouse(80, 80, "left")
+UP = Mouse(80, 80, "")
+
+
+class Staff:
+    """A person at the exhibit, and a clock."""
+
+    def __init__(self, pin=None):
+        self.lock, self.now = ExitLock(pin), 100.0
+
+    def do(self, *events, down=(), after=0.1):
+        """Events after some seconds; returns those that are left for the exhibit."""
+        self.now += after
+        return self.lock.handle(events, down, SIZE, self.now)
+
+    def hold(self, key="q", seconds=5.5, fps=10):
+        """A held key: a press, then nothing until it is released."""
+        self.do(key, down={key})
+        for _ in range(round(seconds * fps)):
+            self.do(down={key}, after=1 / fps)
+        self.do()
+
+    def rest(self, seconds):
+        """No events; the exhibit polls ten times a second."""
+        for _ in range(round(10 * seconds)):
+            self.do()
+
+    def touch(self, name):
+        x0, y0, x1, y1 = key_boxes(SIZE)[name]
+        self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, "left"))
+        self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, ""))
+
+    def enter(self, pin):
+        """A PIN by keyboard."""
+        self.do(*pin, "Return")
+
+
+@pytest.fixture
+def asked():
+    """Staff in front of the PIN pad, with the key released."""
+    staff = Staff(pin=HASHED)
+    staff.hold()
+    assert staff.lock.asking
+    staff.rest(1.5)
+    return staff
+
+
+@pytest.mark.parametrize("fps", [0.5, 3, 30])
+def test_a_held_key_opens(fps):
+    """After five seconds at any frame rate, and not before."""
+    staff = Staff()
+    for _ in range(3):
+        staff.hold(seconds=4, fps=fps)
+        assert staff.lock.held == 0 and not staff.lock.opened
+    staff.do("q", down={"q"})
+    staff.do(down={"q"}, after=2.5)
+    assert staff.lock.held == pytest.approx(0.5)
+    staff.do(down={"q"}, after=2.5)
+    assert staff.lock.opened
+
+
+def test_a_held_corner_opens():
+    """A finger that does not move sends one event; a pixel further in is outside."""
+    staff = Staff()
+    staff.do(Mouse(85, 85, "left"))
+    staff.rest(4.9)
+    assert not staff.lock.opened and staff.lock.held == pytest.approx(0.98)
+    staff.rest(0.2)
+    assert staff.lock.opened
+    staff = Staff()
+    staff.do(Mouse(87, 85, "left"))
+    staff.rest(6)
+    assert staff.lock.held == 0 and not staff.lock.opened
+
+
+def test_events_reach_the_exhibit_unless_the_pad_is_shown():
+    staff = Staff(pin=HASHED)
+    assert staff.do("q", IN_CORNER, UP, "l") == ["q", IN_CORNER, UP, "l"]
+    staff.rest(2)
+    staff.hold()
+    assert staff.lock.asking
+    assert staff.do("l", IN_CORNER, UP) == []
+    assert staff.do("Escape") == []
+    assert staff.do("l") == ["l"]
+
+
+def test_the_right_pin_opens(asked):
+    """By keyboard, with a digit corrected; only the enter key submits it."""
+    asked.do(*PIN[:-1], "9", "BackSpace", PIN[-1])
+    assert asked.lock.typed == 6 and not asked.lock.opened
+    asked.do("Return")
+    assert asked.lock.opened and not asked.lock.asking
+
+
+def test_the_right_pin_opens_by_touch(asked):
+    """All keys of the pad work; a finger that slides over keys types nothing."""
+    for name in ("8", "back", *PIN):
+        asked.touch(name)
+    assert asked.lock.typed == 6
+    x0, y0, _, _ = key_boxes(SIZE)["1"]
+    asked.do(Mouse(0, 0, "left"), Mouse(x0 + 5, y0 + 5, "left"), Mouse(x0 + 5, y0 + 5, ""))
+    assert asked.lock.typed == 6
+    asked.touch("enter")
+    assert asked.lock.opened
+
+
+def test_the_pad_goes_away(asked):
+    """After 20 s without input, by Escape and by touch; typed digits are forgotten."""
+    asked.do("1", "2")
+    asked.rest(19.8)
+    assert asked.lock.asking and asked.lock.typed == 2
+    asked.rest(0.3)
+    assert not asked.lock.asking and asked.lock.typed == 0
+    for leave in (lambda: asked.do("Escape"), lambda: asked.touch("leave")):
+        asked.hold()
+        asked.rest(1.5)
+        asked.do("3")
+        leave()
+        assert not (asked.lock.asking or asked.lock.opened or asked.lock.typed)
+
+
+def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
+    for wait in (60, 120, 240, 480, 900, 900):
+        for _ in range(3):
+            assert asked.lock.wait_s == 0
+            asked.enter("0000")
+        assert asked.lock.wait_s in (wait, wait + 1)  # the clock is no exact number
+        asked.enter(PIN)
+        assert not asked.lock.opened and asked.lock.typed == 0
+        asked.rest(wait - 0.5)
+        assert asked.lock.wait_s == 1 and not asked.lock.asking
+        asked.hold()
+        asked.rest(1.5)
+    asked.enter(PIN)
+    assert asked.lock.opened
+
+
+def test_a_pin_is_stored_as_a_hash():
+    """Salted, in the format of the configuration; what cannot be typed is refused."""
+    other = hash_pin(PIN)
+    assert other != HASHED and PIN not in HASHED
+    kind, salt, hashed = HASHED.split(":")
+    assert (kind, len(salt), len(hashed)) == ("scrypt", 32, 64)
+    assert pin_fits(PIN, HASHED) and pin_fits(PIN, other)
+    assert not any(pin_fits(pin, HASHED) for pin in ("204714", "20471", "2047130", ""))
+    for pin in ("123", "1234567890123", "12a4", "1234\n", "١٢٣٤"):
+        with pytest.raises(ValueError, match="4 to 12 digits"):
+            hash_pin(pin)
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request, tmp_path):
+    """(address as systemd writes it, the socket that receives)."""
+    address = f"@{uuid.uuid4()}" if request.param == "abstract" else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(address.replace("@", "\0", 1))
+        listening.setblocking(False)
+        yield address, listening
+
+
+def heard(listening):
+    messages = []
+    while True:
+        try:
+            messages.append(listening.recv(4096).decode())
+        except BlockingIOError:
+            return messages
+
+
+@pytest.fixture
+def reports(tmp_path):
+    made = []
+
+    def make(environ):
+        made.append(Heartbeat(config.load(command="kiosk"), tmp_path, environ))
+        return made[-1]
+
+    yield make
+    for report in made:
+        report.ended(reported(""))
+
+
+def reported(described):
+    camera = SimpleNamespace(described="")
+    return SimpleNamespace(described=described, state=described, card="", camera=camera)
+
+
+def test_ready_status_and_stopping_are_sent(manager, reports, tmp_path, caplog):
+    """At once when the state changes, in the health file too; the newest warning stands there."""
+    address, listening = manager
+    report, file = reports({"NOTIFY_SOCKET": address}), tmp_path / "health.json"
+    report.drawn(reported("attract"), 0.0)
+    assert heard(listening) == ["READY=1\nSTATUS=attract\nWATCHDOG=1"]
+    assert json.loads(file.read_text())["last_warning"] is None
+    report.drawn(reported("attract"), 4.9)
+    assert heard(listening) == []
+    logging.getLogger("realtime_lrp.video").warning("no http://me:secret@camera")
+    report.drawn(reported("card (camera)"), 4.9)
+    assert heard(listening) == ["READY=1\nSTATUS=card (camera)\nWATCHDOG=1"]
+    assert json.loads(file.read_text())["last_warning"]["what"] == "no http://***@camera"
+    report.ended(reported("attract"))
+    assert heard(listening) == ["STOPPING=1"]
+    assert json.loads(file.read_text())["state"] == "ended"
+
+
+@pytest.mark.parametrize(("timeout_s", "period_s"), [(15, 5.0), (6, 3.0)])
+def test_the_watchdog_is_fed_twice_within_its_timeout(manager, reports, timeout_s, period_s):
+    address, listening = manager
+    watch = {"WATCHDOG_USEC": f"{timeout_s}000000", "WATCHDOG_PID": "1"}
+    report, times = reports({"NOTIFY_SOCKET": address, **watch}), []
+    for number in range(60 * 30 + 1):
+        report.drawn(reported("attract"), 1000 + number / 60)
+        times += [number / 60] * len(heard(listening))
+    assert times == pytest.approx(np.arange(0, 30.1, period_s))
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/no/such/socket", "WATCHDOG_USEC": "1000"},
+        {"NOTIFY_SOCKET": "/" + 200 * "long", "WATCHDOG_USEC": "often"},
+        {"NOTIFY_SOCKET": "vsock:2:1234", "WATCHDOG_USEC": ""},
+    ],
+)  # fmt: skip
+def test_without_a_manager_nothing_happens(environ, reports):
+    reports(environ).drawn(reported("attract"), 1.0)
+
+
+FILE = Path("/srv/my exhibit/kiosk.yaml")
+
+
+@pytest.fixture
+def settings():
+    """Key -> values of the unit."""
+    found = {}
+    for line in unit(FILE, "museum", "/opt/lrp/bin/realtime-lrp").replace("\\\n", " ").split("\n"):
+        if re.match(r"\w+=", line):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_the_unit_has_what_an_exhibit_needs(settings):
+    """And nothing that moves its processes out of the service, or hides the cameras."""
+    for key, value in {
+        "User": "museum", "Type": "notify", "NotifyAccess": "all", "WatchdogSec": "15",
+        "Restart": "always", "RestartPreventExitStatus": "0", "StartLimitIntervalSec": "0",
+        "MemorySwapMax": "0", "LimitCORE": "0", "KillMode": "mixed",
+        "StateDirectory": "realtime-lrp", "RuntimeDirectory": "realtime-lrp",
+        "WorkingDirectory": "/srv/my exhibit", "ProtectSystem": "strict",
+    }.items():  # fmt: skip
+        assert settings[key] == [value]
+    assert not {"PAMName", "PrivateDevices", "ProtectClock", "DevicePolicy"} & {*settings}
+
+
+def verified(path):
+    """What systemd complains about in a unit, except keys that are newer than itself."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("not installed: systemd-analyze")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=240
+    )
+    lines = [line for line in done.stderr.splitlines() if path.name in line]
+    young = re.compile(r"Unknown key( name)? '?(RestartSteps|RestartMaxDelaySec)'?")
+    return [line for line in lines if not young.search(line)]
+
+
+@pytest.mark.parametrize("file", [None, FILE, Path('/srv/100% "art" $1/a\\b.yaml')], ids=str)
+def test_systemd_reads_the_unit(tmp_path, file):
+    path = tmp_path / "realtime-lrp.service"
+    path.write_text(unit(file, "museum", "/opt/lrp/bin/realtime-lrp"))
+    assert verified(path) == []
+    path.write_text(path.read_text().replace("LimitCORE=0", "LimitCODE=0"))
+    assert len(verified(path)) == 1
+
+
+def test_the_exhibit_replaces_the_shell_and_its_exit_code_counts(tmp_path, settings):
+    """The unit's command with a fake cage: DISPLAY and arguments arrive."""
+    (tmp_path / "cage").write_text('#!/bin/sh\nshift\nDISPLAY=:7 exec "$@"\n')
+    (tmp_path / "cage").chmod(0o755)
+    ended = launched(tmp_path, settings["ExecStart"][0], 'echo "$DISPLAY $2"; echo $$; exit 75')
+    assert ended.stdout.split("\n")[:2] == [":7 --config", str(ended.pid)]
+    assert ended.returncode == 75
+
+
+def launched(folder, command, script):
+    """Runs the unit's command as systemd would, with a script as the exhibit."""
+    (folder / "realtime-lrp").mkdir()
+    (folder / "exhibit").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "exhibit").chmod(0o755)
+    shell, words = re.fullmatch(r"/bin/sh -c '(.*)' sh +(.*)", command).groups()
+    shell = shell.replace("%t", str(folder)).replace("$$", "$")
+    assert words.startswith('"/opt/lrp/bin/realtime-lrp" "kiosk" "--config" "/srv/my exhibit')
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", shell, "sh", str(folder / "exhibit"), "kiosk", "--config", "x"],
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "DISPLAY": ""},
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        process.wait(60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)  # the screen outlives the exhibit until systemd ends it
+        process.stdout.close()
+    process.stdout = "".join(lines)
+    return process

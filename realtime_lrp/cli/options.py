@@ -27,7 +27,7 @@ EXPLAIN = (
 """The options of every command that explains pictures."""
 
 SEEN = "--region", "--follow"  # the options that say what the network sees of a picture
-PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"  # of the web page
+PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"  # options of the web page
 CONCEPTS = "--gallery", "--names"  # options about the channels of a network
 
 _MAY_BE_FILES = (

@@ -42,7 +42,7 @@ TILE, GAP = 64, 4  # side of a picture on the sheet, and the pixels between two
 TEXT_WIDTH, TEXT_SIZE = 150, 13  # pixels for the text of a row, and the size of its letters
 BACKGROUND = 24  # brightness behind everything
 HEADING = 24  # rows of pixels above the pictures, for the words that say which are which
-MOST_CHANNELS = 200  # of a layer that are listed: more than that nobody names
+MOST_CHANNELS = 200  # how many of a layer are listed: nobody names more
 
 MOST_ROWS = 600
 """How many channels without a name a sheet shows; of many layers it has fewer of each. As PNG that
@@ -134,7 +134,7 @@ class ConceptOptions:
     output: Path | None = None  # the gallery that is made
     layers: str | None = None  # names with commas; None is the configured one, or the last
     every: float = 1.0  # seconds between the frames that are taken of a recording
-    count: int | None = None  # of drawn pictures; None for all
+    count: int | None = None  # how many drawn pictures; None: all
     sheet: Path | None = None  # a picture of the whole gallery
     overwrite: bool = False
     side: int = SIDE  # rows and columns of the crops

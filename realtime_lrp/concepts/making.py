@@ -20,11 +20,11 @@ from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.region import resize
 
 SIDE = 96  # rows and columns of a crop, unless the caller says otherwise
-MOST_OF_PICTURE = 0.5  # of a picture; for a larger receptive field the crop follows the map
+MOST_OF_PICTURE = 0.5  # share of a picture; the crop of a larger field follows the map
 HELD = 0.8  # what part of the map's magnitude such a crop holds
 LEAST_SIDE = 1 / 6  # its smallest side, as a part of the picture's shorter side
 SMOOTHING = 1 / 24  # deviation by which the map is smoothed, as a part of the crop's side
-CLEAR = 0.3  # from this part of its maximum on the smoothed map leaves the picture as it is
+CLEAR = 0.3  # share of the smoothed map's maximum; where it is larger the picture stays
 DARK = 0.5  # what is left of the brightness where the map has nothing
 
 
@@ -161,7 +161,7 @@ def are_alike(thumbnails: np.ndarray, thumbnail: np.ndarray) -> np.ndarray:
 
 RELEVANT, ACTIVATING = 6, 3  # pictures that a channel shows: with most relevance, most activation
 BATCH = 8  # pictures that are looked at together
-QUALITY = 55  # of the encoded crops, 1 to 100
+QUALITY = 55  # quality of the encoded crops, 1 to 100
 CLASSES = 3  # that are named for a channel
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class Making:
             layer: Ranking(counts[layer], engine.explainer.classes) for layer in layers
         }
         self.not_finite: list[NotFiniteError] = []
-        self._places: list[Place] = []  # of each picture that was looked at, and its thumbnail
+        self._places: list[Place] = []  # each picture that was looked at, and its thumbnail
         self._thumbnails: list[np.ndarray] = []
         self._crops: dict[Neuron, tuple[bytes, np.ndarray]] = {}  # encoded, and its thumbnail
 
@@ -225,7 +225,7 @@ class Making:
         """
         numbers: dict[Neuron, int] = {}
         entries: dict[str, dict[int, ChannelContents]] = {layer: {} for layer in self._layers}
-        rows = self._rows()  # in pairs
+        rows = self._rows()  # pairs
         for (layer, channel, relevant), (_, _, activating) in zip(rows, rows, strict=True):
             if self._crops.keys() & {*relevant, *activating}:
                 ranking = self.rankings[layer]

@@ -16,8 +16,8 @@ from realtime_lrp.models.drawings import drawings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, listed, skipped_in
 from realtime_lrp.video.untrusted import read_frames, read_pictures
 
-APART_S = 2.0  # seconds of a recording of which a channel has at most one picture
-NAMED = 5  # of the files that are left out
+APART_S = 2.0  # seconds between two pictures of a recording that a channel has, at least
+NAMED = 5  # how many files that are left out are named
 Place = tuple[int, int]  # number of a file, or of a batch of drawn pictures, and of a frame in it
 Found = tuple[Place, np.ndarray]  # a place, and the picture there, uint8 [H, W, 3] RGB
 

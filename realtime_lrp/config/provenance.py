@@ -17,7 +17,7 @@ from realtime_lrp.errors import DamagedInputError
 FORMAT = 1  # version of the fields: raised when the meaning of one changes, not when one is added
 KEY = "provenance"  # the key in JSON files, and the name of the array in .npz files
 MAX_BYTES = 1 << 20  # longest JSON text that is read
-MAX_WRITTEN_BYTES = 60_000  # for the sake of JPEG; a longer text goes without `layers`
+MAX_WRITTEN_BYTES = 60_000  # JPEG holds no more; a longer text goes without `layers`
 TAUGHT = "realtime_lrp.json"  # the member of a taught network's .keras archive
 SECTIONS = ("model", "lrp", "input", "overlay")  # those that shape every output
 

@@ -388,7 +388,7 @@ class Engine(PictureEngine):
                 "The memory does not suffice to explain one picture. Choose fewer maps or samples, "
                 "a smaller --size, or a smaller --model."
             )
-        if self._device == on:  # of several batches in flight only the first moves the engine
+        if self._device == on:  # only the first of several batches in flight moves the engine
             self.leave_gpu("its memory does not suffice")
         return self._begin(replace(batch, concepts=None))()
 

@@ -289,7 +289,7 @@ class FoundBox(Result):
     number: int  # it keeps this number, and its colour, from picture to picture of a recording
 
 
-Kind = tuple[MapKind, Sequence[bool]]  # of a map, and for each picture whether it can be negative
+Kind = tuple[MapKind, Sequence[bool]]  # and for each picture whether it can be negative
 
 
 def fetch_results(
@@ -398,7 +398,7 @@ def _nothing(one: ResultMap) -> ResultMap:
 def _result_maps(
     processed: Sequence[Any], raw: Any, account: Any, kind: Kind, pictures: Sequence[int]
 ) -> list[ResultMap]:
-    """The maps in a row, each of its picture."""
+    """The maps in a row, each for its own picture."""
     strengths, *figures = (tensor.numpy() for tensor in processed)
     signed = [kind[1][picture] for picture in pictures]
     columns = [*(one.tolist() for one in figures), signed, account.numpy().tolist()]

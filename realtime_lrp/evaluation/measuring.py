@@ -39,7 +39,7 @@ from realtime_lrp.video.libraries import cv2
 
 BATCH = 16  # samples that are measured together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
-LEAST_PROBABILITY = 1e-20  # below this probability float32 cannot hold the relevance of a class
+LEAST_PROBABILITY = 1e-20  # float32 cannot hold the relevance of a less probable class
 GRID = 16  # patches per row and per column
 STEPS = 10  # points of a curve; docs/evaluation.md says how exact the areas are
 

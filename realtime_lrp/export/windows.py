@@ -114,7 +114,7 @@ def average_pool_back(w: Writer, op: tf.Operation, sizes: str, r: str) -> str:
     picture = op.outputs[0].shape.as_list()
     windows = op.inputs[1].shape.as_list()
     moves = _pool(op, op.outputs[0])
-    counts = []  # of pixels in each window, along rows and columns
+    counts = []  # pixels in each window, along rows and columns
     for n in (0, 1):
         begin = np.arange(windows[n + 1]) * moves.strides[n] - moves.pads[n]
         end = np.minimum(begin + moves.window[n], picture[n + 1])

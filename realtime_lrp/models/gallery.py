@@ -166,7 +166,7 @@ class ChannelContents(msgspec.Struct, frozen=True):
 
     `relevant` and `activating` are numbers of pictures, largest share of relevance or activation
     first. `classes` are the classes that it speaks for most, each with its part of the channel's
-    positive relevance. `often` counts pictures in which it had one of the four largest shares.
+    positive relevance. `often` counts pictures in which it had one share among the four largest.
     """
 
     relevant: Row

@@ -67,7 +67,7 @@ MOVES = (
 def scaled_pictures(nodes: Sequence[Any], pictures: str, weights: Collection[str]) -> str | None:
     """The last operation that scales pictures by constants before any with weights; or None.
 
-    `nodes` are those of a graph, each after those that it reads; `pictures` and `weights` name
+    `nodes` is a graph's list, each after those that it reads; `pictures` and `weights` name
     inputs.
     """
     raw = {pictures}

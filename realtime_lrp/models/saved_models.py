@@ -122,7 +122,7 @@ def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
         elif before is not None and before.op == "SpaceToBatchND" and "Conv2" in node.op:
             rows, columns = tf.make_ndarray(held[before.input[1]])
             dilated = graph_pb2.GraphDef(node=[node]).node[0]
-            if node.op == "DepthwiseConv2dNative":  # in groups, as it has no dilations itself
+            if node.op == "DepthwiseConv2dNative":  # as groups: it has no dilations itself
                 shape = [*_shape_of(node.input[1], made, saved)[:2], 1, -1]
                 name = f"{node.name}/in_groups"
                 kernel = append("Reshape", name, node.input[1:], node, shape=shape)

@@ -59,7 +59,7 @@ def further_threads(
 
 
 class TimeForFirst:
-    """The time that a further network leaves to the first one; asked after each of its maps.
+    """The time that a further network leaves to the first one; asked after every map.
 
     All networks compute with the same threads of TensorFlow, which take one operation after the
     other: a large network would make the maps of a small one several times slower. It rests longer
@@ -106,7 +106,7 @@ def request_for(own: Config, request: MapRequest, target: str) -> MapRequest:
 def target_for(target: str, first: Engine | None, other: Engine | None) -> str:
     """A target of the first network in the words of another one: its classes by name.
 
-    "all" as long as one of the networks is not loaded.
+    "all" until all networks are loaded.
     """
     if first is None or other is None:
         return "all"

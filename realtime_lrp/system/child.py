@@ -46,7 +46,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 MOST_TRACEBACK = 10_000  # characters of a child's traceback that are kept, from its end
-MOST_BYTES = 2**31  # of a message: a hostile child must not cost its parent more memory
+MOST_BYTES = 2**31  # bytes of a message: a hostile child must not cost its parent more memory
 KINDS = ("uint8", "int8", "float32")  # types of array elements that may be sent
 
 ARRAY = tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...], bytearray]

@@ -20,7 +20,7 @@ SENTENCES = {
     "thing": "it looks at what was shown",
     "both": "it looks at what was shown and at the background",
     "background": "it looks at the background: show the same thing at other places",
-    "unclear": "it cannot be told yet what it looks at; show it and the empty scene for longer",
+    "unclear": "what it looks at is not clear yet; show it and the empty scene for longer",
 }
 
 

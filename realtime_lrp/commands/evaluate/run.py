@@ -41,8 +41,8 @@ class EvaluateOptions:
     images: Path | None = None  # a folder of photos; None for drawn pictures
     boxes: Path | None = None  # the JSON file that says where the objects on the photos are
     count: int | None = None  # number of drawn pictures; None for `DRAWN_PICTURES`
-    photos: int | None = None  # of photos, chosen at random; None for all
-    seed: int = 0  # for the drawn pictures, the chosen photos and the measures
+    photos: int | None = None  # how many photos, chosen at random; None: all
+    seed: int = 0  # draws pictures, chooses photos, and measures with it
     only: str | None = None  # the rows to measure, separated by commas; None for all
     forgetting: bool = True  # whether maps are compared with those of randomised networks
     output: Path | None = None  # the folder to write with figures, tables and plots

@@ -34,7 +34,7 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view import painting
 from realtime_lrp.view.look import Look
 
-VERSION = "1.30.0"  # of onnxruntime-web
+VERSION = "1.30.0"  # onnxruntime-web's
 
 CDN = f"https://cdn.jsdelivr.net/npm/onnxruntime-web@{VERSION}/dist/"
 LOCAL = "runtime/"

@@ -25,7 +25,7 @@ class Viewer:
     """One viewer's side; for the server's thread, but `waits`."""
 
     def __init__(self) -> None:
-        self.latency_ms = 0.0  # from capture to screen of the last picture that was confirmed
+        self.latency_ms = 0.0  # capture to screen, of the last picture that was confirmed
         self.awake = asyncio.Event()  # set: there may be something new
         self._map = b""  # the map of the newest picture of its own camera
         self._shows = 0

@@ -35,10 +35,10 @@ from realtime_lrp.system.signals import STOPS, stops_unchanged
 if TYPE_CHECKING:
     from realtime_lrp.commands.video.overlay import Films
 
-PREFIX = "rlrp-ray-"  # of Ray's temporary folder; short, as names of sockets are limited
+PREFIX = "rlrp-ray-"  # begins Ray's temporary folder; names of sockets are short
 OBJECTS = 128 << 20  # memory for what travels between workers and the job, in bytes
 RETRIES = 3  # how often Ray does a recording again whose worker was lost
-FEWEST_CORES = 4  # of a cluster's worker without --workers, unless there are GPUs
+FEWEST_CORES = 4  # cores of a cluster's worker without --workers, unless there are GPUs
 
 ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
 

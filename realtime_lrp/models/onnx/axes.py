@@ -98,7 +98,7 @@ class Tensor:
         before, behind = (
             list(itertools.accumulate(one, int.__mul__)) for one in (self.shape, shape)
         )
-        ends = sorted({*before} & {*behind})  # of the groups of axes that become other ones
+        ends = sorted({*before} & {*behind})  # where groups of axes end that become other ones
         old, new = (
             [[n for n, end in enumerate(one) if sizes[n] > 1 and bisect_left(ends, end) == group]
              for group in range(len(ends))]

@@ -24,7 +24,7 @@ def before_choices(
 ) -> tuple[list[str], str]:
     """The tensors that a file's answer is chosen from, in place of outputs that are chosen.
 
-    A choice that layers with weights follow, such as that of queries, is a part of the network.
+    A choice that layers with weights follow, as of queries, is a part of the network.
     Nodes come after those that they read.
 
     Returns:

@@ -78,7 +78,7 @@ def of_entries(node: Node, inputs: Inputs) -> Value:
 
 
 def clip(node: Node, inputs: Inputs) -> Value:
-    """Between two limits, each of which may be left out; ReLUs are computed with what they read."""
+    """Between two limits, both optional; ReLUs are computed with what they read."""
     x = tensor(inputs)
     low, high = (
         node.get(name, None) if limit is None else float(limit.reshape(()))

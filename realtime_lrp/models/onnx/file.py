@@ -194,7 +194,7 @@ def _not_computed(nodes: Any, reader: int, name: str, shown: str) -> DamagedInpu
 
 
 def label(node: Any) -> str:
-    """A node in a message: its name, or that of its first output, and its operation."""
+    """A node in a message: its name, or its first output's, and its operation."""
     name = node.name or next(iter(node.output), "")
     return f"{name[:100]!r} ({node.op_type[:100]})"
 

@@ -1,4 +1,4 @@
-"""Rows of operations that onnxruntime's optimisers join: those of the domain com.microsoft."""
+"""Rows of operations that onnxruntime's optimisers join: the domain com.microsoft."""
 
 import itertools
 from dataclasses import replace
@@ -60,7 +60,7 @@ def matrix_product(node: Node, inputs: Inputs) -> Value:
         for name, one in zip(("transA", "transB"), inputs, strict=True)
     ]
     if any(node.get(name, 0) for name in ("transBatchA", "transBatchB")):
-        raise CannotReadError("moves other axes than those of matrices")
+        raise CannotReadError("moves other axes than a matrix has")
     alpha = np.float32(node.get("alpha", 1.0))
     if isinstance(both[1], np.ndarray):
         return products.matrix_product(node, [both[0], both[1] * alpha])

@@ -26,7 +26,7 @@ COARSE = 16
 rows for at least this many places."""
 
 Compute = Callable[[Sequence[tf.Tensor]], list[np.ndarray]]
-"""Computes tensors for test pictures, of which the first is black or grey."""
+"""Computes tensors for test pictures; the first is black or grey."""
 
 Outputs = Mapping[str, Tensor]
 
@@ -111,7 +111,7 @@ def _joined(x: Tensor, classes: int | None, compute: Compute) -> Head | None:
     """Boxes as middle and size in pixels, joined with the scores of a sigmoid.
 
     Ultralytics: [1, 4 + classes + more, places]. YOLOv5 and v7: [1, places, 5 + classes], whose
-    first score is that of anything.
+    first score is for anything.
     """
     if len(x.axes) != 3:
         return None
@@ -139,7 +139,7 @@ def _with_objects(boxes: tf.Tensor, values: tf.Tensor, compute: Compute) -> Head
     if not (found[..., 2:] >= 0).all():
         raise CannotReadError(_OFFSETS.format(found.min(), found.max()))
     scores = values[..., :1] * values[..., 1:]
-    form = "boxes and scores of YOLOv5: that of anything times that of each class"
+    form = "boxes and scores of YOLOv5: for anything, times for each class"
     return Head(_corners(boxes, (1, 1)), scores, "linear", form)
 
 
@@ -191,7 +191,7 @@ def _apart(
         return Head(made, read, activation, f"{about}, scores of {_of(activation)}")
     if not any(background) or computed.shape[2] < 2:
         raise CannotReadError(
-            "ends in boxes and a softmax, of which neither the first nor the last class is the "
+            "ends in boxes and a softmax, where neither the first nor the last class is the "
             "surest at most places of a grey picture: which one is no thing is not known. Explain "
             "another output with --output"
         )
@@ -241,7 +241,7 @@ def _refuse_grids(outputs: Outputs, size: tuple[int, int]) -> None:
         if len(kinds) > 1 and kinds & {"Sigmoid", "Softmax"}:
             why = f"its channels are made in several ways ({', '.join(sorted(kinds))})"
         elif len(maps) == len(outputs) and x.shape[2] * COARSE <= size[0]:
-            why = f"each of its {math.prod(x.shape[2:])} places stands for {COARSE} pixels or more"
+            why = f"its {math.prod(x.shape[2:])} places stand for {COARSE} pixels or more each"
     if why:
         raise CannotReadError(
             f"ends in {listed}. These may be cells of a detector whose form is not known: {why}. "

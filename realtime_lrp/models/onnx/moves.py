@@ -125,7 +125,7 @@ def gather(node: Node, inputs: Inputs) -> Value:
 
 
 def _chosen(node: Node, x: Value | None, axis: int, indices: Tensor) -> Tensor:
-    """Entries along an axis by numbers that depend on the picture, such as those of queries."""
+    """Entries along an axis by numbers that depend on the picture, such as queries."""
     rank = len(indices.axes)
     numbers = indices.held_as(*range(rank)).held
     if isinstance(x, Tensor):
@@ -189,7 +189,7 @@ def gather_nd(node: Node, inputs: Inputs) -> Value:
 
 
 def scatter(node: Node, inputs: Inputs) -> Value:
-    """ScatterND and ScatterElements: a tensor of which entries are replaced by others."""
+    """ScatterND and ScatterElements: a tensor with some entries replaced by others."""
     indices = given(inputs, 1, "indices")
     if node.get("reduction", "none") != "none":
         raise CannotReadError("adds to the entries that it replaces")
@@ -266,7 +266,7 @@ def split(node: Node, inputs: Inputs) -> list[Value]:
 
 
 def repeat(node: Node, inputs: Inputs) -> Value:
-    """Tile repeats axes; Expand those of size 1 until they have another size."""
+    """Tile repeats axes; Expand repeats axes of size 1 until they have another size."""
     x = tensor(inputs)
     times = [int(one) for one in given(inputs, 1, "repeats")]
     if node.kind == "Expand":

@@ -47,7 +47,7 @@ OF_PICTURES = ("Attention", "AveragePool", "Conv", "ConvTranspose", "MaxPool")
 SLOW = ("Conv", "GatherND", "Resize", "ScatterND")
 """Operations that take many steps for each entry of inputs and outputs, which counts 256 times."""
 
-MAX_LETTERS = 500  # of the name of a layer
+MAX_LETTERS = 500  # letters of a layer's name
 MAX_SIZES = 1000  # the most entries of a constant that may be the sizes of another one
 
 
@@ -103,7 +103,7 @@ class _Reader:
         self.graph = tf.Graph()
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
-        self.entries = 0  # of all constants that were computed
+        self.entries = 0  # entries of all constants that were computed
         self.head: Head | None = None
         self.said = ""  # what outputs were taken for
         self.prepared = "", ""  # how pictures are prepared, and what says so
@@ -259,7 +259,7 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 
 
 def _of_one_picture(kind: str, inputs: list[Value | None], pictures: int) -> list[Value | None]:
-    """The constants of a node of a file for several pictures at a time, as those of one.
+    """The constants of a node of a file for several pictures at a time, as for one.
 
     These are sizes that begin with a multiple of the pictures, and arrays that are the same for
     each of them, such as a class token.
@@ -312,7 +312,7 @@ def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
 
 
 def _as_onnx_has_it(node: Any, version: int) -> tuple[Any, int]:
-    """A node with an opset for which ONNX's reference has it; of onnxruntime's that of its name."""
+    """A node with an opset for which ONNX's reference has it; onnxruntime's have their name's."""
     if node.domain != MICROSOFT and node.op_type not in ("DequantizeLinear", "QuantizeLinear"):
         return node, version
     own = onnx.NodeProto()

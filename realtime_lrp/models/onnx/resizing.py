@@ -25,7 +25,7 @@ ROUNDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""How a place between pixels becomes that of the nearest."""
+"""How a place between pixels becomes the nearest pixel's."""
 
 
 def resize(node: Node, inputs: Inputs) -> Value:
@@ -133,7 +133,7 @@ def _weights(node: Node, mode: str, places: np.ndarray, before: int, scale: floa
 def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
     """A matrix [size, before] times the entries along an axis.
 
-    The constant stands first: so its relevance is that of a weighted sum, not of a layer.
+    The constant stands first: so its relevance follows a weighted sum, not a layer.
     """
     x, place = along(x, axis)
     shape = x.held.shape.as_list()
@@ -161,7 +161,7 @@ def affine_grid(node: Node, inputs: Inputs) -> Value:
 def grid_sample(node: Node, inputs: Inputs) -> Value:
     """Entries [N, C, H, W] at places [N, rows, columns, 2] from -1 to 1, between four pixels.
 
-    The four shares are those of all channels: as such they let through, and get no relevance.
+    All channels have the same four shares: as such they let through, and get no relevance.
     """
     x = tensor(inputs)
     grid = tensor(inputs, 1)

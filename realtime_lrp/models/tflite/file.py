@@ -25,8 +25,8 @@ from realtime_lrp.system.files import read_limited
 
 MAX_BYTES = (2 << 30) - 1
 MAX_OPERATIONS = 100_000
-MAX_LISTED = 10_000  # in a list of tensors, outputs, files
-MAX_LETTERS = 500  # of a name
+MAX_LISTED = 10_000  # entries of a list of tensors, outputs, files
+MAX_LETTERS = 500  # letters of a name
 MAX_TEXTS = 20  # files that are packed behind a network
 
 
@@ -112,7 +112,7 @@ class TfliteFile:
         return {number: self._array(number) for number in numbers}
 
     def _outputs(self) -> dict[str, int]:
-        """The outputs by the names of the signature, or else by those of the tensors."""
+        """The outputs by the names of the signature, or else by the tensors' names."""
         numbers = _list(self.graph.OutputsAsNumpy())
         names = {number: self.tensor(number).name for number in numbers}
         if self.model.SignatureDefsLength():
@@ -182,7 +182,7 @@ class TfliteFile:
     def normalised(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Mean and deviation of pictures from 0 to 255, where TensorFlow's metadata give them.
 
-        Its schema is metadata_schema.fbs of tflite_support; the numbers are those of its fields.
+        Its schema is metadata_schema.fbs of tflite_support; the numbers are its fields'.
         """
         for one in map(self.model.Metadata, range(min(self.model.MetadataLength(), MAX_LISTED))):
             if one.Name() == b"TFLITE_METADATA":

@@ -25,7 +25,7 @@ MAX_ENTRIES = 1 << 28
 """The most entries of a tensor, for one picture. A file can ask for any number in few bytes."""
 
 CLIPPED = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-"""Operations of which older converters leave out the ReLU, where quantised outputs begin at 0."""
+"""Operations whose ReLU older converters leave out, where quantised outputs begin at 0."""
 
 
 def load_tflite(
@@ -70,7 +70,7 @@ class _Reader:
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
         self.values: dict[int, Any] = file.arrays()
-        self.blocks: dict[int, tuple[int, ...]] = {}  # of tensors that the file has in blocks
+        self.blocks: dict[int, tuple[int, ...]] = {}  # block sizes of divided tensors
         tensor = file.tensor(file.picture)
         shape = tensor.signature[1:] + [1] * (len(tensor.shape) == 3)  # grey without a channel
         first = len(shape) == 3 and shape[2] not in (1, 3) and shape[0] in (1, 3)

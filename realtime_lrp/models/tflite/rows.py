@@ -23,7 +23,7 @@ BATCH = 10007
 class Node(NamedTuple):
     """An operation.
 
-    `shape` is that of its output for one picture, None where the file leaves it open; `keep` makes
+    `shape` is its output's for one picture, None where the file leaves it open; `keep` makes
     a TensorFlow constant of an array. Where the file divides pictures in blocks (SPACE_TO_BATCH_ND)
     they stay whole here, and the `block` is what convolutions are dilated by.
     """
@@ -59,7 +59,7 @@ def batch_axis(x: Any) -> int | None:
 
 
 def shape_of(x: tf.Tensor) -> tf.Tensor:
-    """The shape of a tensor when it is computed; `tf.shape` would give that of `BATCH`."""
+    """The shape of a tensor when it is computed; `tf.shape` would give `BATCH`'s."""
     return tf.raw_ops.Shape(input=x)
 
 
@@ -147,7 +147,7 @@ def slice_(node: Node, x: tf.Tensor, begin: Any, sizes: np.ndarray) -> tf.Tensor
 
 
 def in_blocks(node: Node, x: tf.Tensor, block: np.ndarray, border: np.ndarray) -> tf.Tensor:
-    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND, of which the border alone is left."""
+    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: the border alone is left of them."""
     (top, bottom), (left, right) = border.tolist()
     if node.kind == "SPACE_TO_BATCH_ND":
         return tf.pad(x, [[0, 0], [top, bottom], [left, right], [0, 0]])

@@ -183,7 +183,7 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
     config = part["config"]
     if kind == "Sequential" and isinstance(config, list):  # before Keras 2.2.3
         config = {"name": "sequential", "layers": config}
-    if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # of training alone
+    if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # in training only
         kind = "Identity"
         config = {key: config[key] for key in ("name", "dtype") if key in config}
     if kind == "Functional":
@@ -330,7 +330,7 @@ def _without_sizes(layer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operation(part: dict[str, Any]) -> dict[str, Any]:
-    """A function of TensorFlow as an operation of Keras 3; its arguments are those of its call."""
+    """A function of TensorFlow as an operation of Keras 3; its arguments are the call's."""
     function = _function(part)
     if function not in OPERATIONS:
         raise ValueError(
@@ -378,7 +378,7 @@ def _function(part: dict[str, Any]) -> str:
 
 
 def _arguments(node: Any) -> dict[str, Any]:
-    """The arguments of a call, but for its tensors."""
+    """The arguments of a call without its tensors."""
     if isinstance(node, dict):
         return node.get("kwargs", {})
     last = node if node and isinstance(node[0], str) else node[-1]

@@ -253,7 +253,7 @@ class View:
         controls = state.controls(now)
         canvas = artist.buffers.copy(canvas)
         rows = controls.area[1] if controls else split.size[0]
-        box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # above the controls
+        box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # stands above the controls
         if marks and controls:
             rows = min(rows, box[1])
         for number, notice in enumerate(notices):

@@ -31,7 +31,7 @@ class LayerRecord:
       inputs: the tensors that it read, [B, ...] each.
       output: the tensor that it computed, [B, ...].
       arrived: what arrived at its output, shaped like it: relevance, or the gradient.
-      handed_down: the share of each of its inputs, shaped like the inputs.
+      handed_down: each input's share, shaped like the inputs.
       taken_by_biases: float32 [B], the sum of relevance that its biases took.
     """
 

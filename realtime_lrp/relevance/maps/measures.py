@@ -97,7 +97,7 @@ def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation of two maps of each picture; equal entries share their ranks.
 
     Returns:
-      float64 [N] from -1 to 1, NaN where one of the two maps is the same everywhere.
+      float64 [N] from -1 to 1, NaN where either map is the same everywhere.
     """
     found = []
     for pair in zip(_flat(maps), _flat(others), strict=True):

@@ -45,7 +45,7 @@ def background_of(labels: Sequence[str] | None, classes: int) -> int:
 def region_weights(graph: Graph, at: Any, region: Any, batch: Sequence[int]) -> np.ndarray:
     """The weights of a pixel `at` (row, column), or of a mask `region`, float32 [B or 1, h, w].
 
-    `batch` is [B, H, W, C]. Each pixel belongs to one of the places of the answer.
+    `batch` is [B, H, W, C]. Each pixel belongs to one place of the answer.
 
     Raises:
       UsageError: the network is no segmentation, both are given, there is no such pixel, or the

@@ -115,7 +115,7 @@ class Graph:
     # the numbers of tensors that have to be computed without the ReLU behind them
     kept: set[int] = field(default_factory=set)
     boxes: int | None = None  # the number of a detector's boxes [B, places, 4]
-    ends: Ends | None = None  # of a detector
+    ends: Ends | None = None  # a detector's
     # of a segmentation, whose output is [B, h, w, classes]: (h, w), and the class that stands for
     # no thing, or -1
     places: tuple[int, int] | None = None

@@ -55,7 +55,7 @@ def end_in_scores(
 
     Axes of length 1 are left out, [B] becomes [B, 1]. One probability becomes two classes,
     [1 - p, p], with the logits [-z, z]. A detector ends in the scores at its surest place, where
-    one probability stays one. A segmentation has scores at each of its places; an output of the
+    one probability stays one. A segmentation has scores at every place; an output of the
     pictures' size, [B, H, W], stands for one class.
 
     `picture` is (rows, columns, channels). `activation` is one of `OUTPUT_ACTIVATIONS` and `scores`

@@ -1,6 +1,6 @@
 """Which part of the picture each token of a transformer stands for.
 
-A convolution or a pool has rows and columns; each of their cells gets a number. The numbers are
+A convolution or a pool has rows and columns; every cell gets a number. The numbers are
 moved as the network moves entries (reshaping, transposing, joining, cutting), and stay where it
 computes each token by itself. A dense layer whose tokens hold the pixels of a patch each makes the
 patches its cells. A sum, such as a residual connection, has the cells of its terms.
@@ -94,7 +94,7 @@ class TokenGrids:
     def has_places(self, number: int) -> bool:
         """Whether the channels of a tensor can be shown in the picture.
 
-        It is feature maps; or tokens of which each patch has one, and the answer depends on these
+        It is feature maps; or tokens, one for each patch, and the answer depends on these
         patches. Queries, keys and values are left out: they are parts of one attention. So are
         windows of tokens [1, windows, tokens, channels], and what may be such windows.
         """

@@ -285,7 +285,7 @@ class _Builder:
             inputs = [known[id(tensor)] for tensor in node.input_tensors]
             read = [number for number in inputs if number is not None]
             if len(read) < len(inputs):
-                why = "one of its inputs does not depend on the picture"
+                why = "an input does not depend on the picture"
                 raise _ReadsConstantError(node.operation, why)
             outputs = self._append(node, read, prefix)
             known.update(zip(map(id, node.outputs), outputs, strict=True))

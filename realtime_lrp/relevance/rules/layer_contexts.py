@@ -64,7 +64,7 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
     right behind them count too if their windows overlap, as in SqueezeNet and ResNet50. The largest
     of several first layers counts. A dense layer of patches has their size as its stride.
     """
-    before = {0: np.ones(2, int)}  # tensor -> pixels for each of its entries
+    before = {0: np.ones(2, int)}  # tensor -> pixels for every entry
     behind: dict[int, np.ndarray] = {}  # the same, up to the second layers with weights
     found = [before[0]]
     for node in graph.nodes:

@@ -583,31 +583,32 @@ def test_however_short_the_duration_a_film_has_the_first_map(tiny_model, tmp_pat
     assert rows[0]["map_frame"] > 0
 
 
-def moved(number, x):
+def moved(number, x, seed):
     """A textured square at column x on a still ground, as a frame."""
     from realtime_lrp.realtime.latest import Item
 
-    rng = np.random.default_rng(5)
-    ground = np.repeat(rng.integers(60, 120, (60, 80, 3)), 4, 0).repeat(4, 1).astype(np.uint8)
-    square = np.repeat(rng.integers(0, 256, (15, 15, 3)), 4, 0).repeat(4, 1).astype(np.uint8)
+    rng = np.random.default_rng(seed)
+    ground = np.repeat(rng.integers(60, 120, (30, 40, 3)), 8, 0).repeat(8, 1).astype(np.uint8)
+    square = np.repeat(rng.integers(0, 256, (10, 10, 3)), 6, 0).repeat(6, 1).astype(np.uint8)
     ground[90:150, x : x + 60] = square
     return Item(ground, number, time.monotonic())
 
 
 @pytest.mark.parametrize(("motion", "offset"), [("flow", 0), ("hold", -20)])
 def test_the_overlay_stays_on_what_moves(motion, offset):
-    """A map of the square, then the square moves by 20 pixels."""
-    viewer = Viewer(**{"--motion": motion, "--opacity": 1})
-    first, second = moved(1, 120), moved(2, 140)
+    """A map of the square, then the square moves by 20 pixels; five squares."""
     drawn = np.zeros((60, 60, 3), np.float32)
     drawn[23:37, 20:35, 1] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280
-    viewer.capture.frames.put(first.value, first.time)
-    viewer.maps.put(explained_frame(first, drawn, (40, 0, 280, 240)), first.time)
-    viewer.view.step()
-    viewer.capture.frames.put(second.value, second.time)
-    viewer.view.step()
-    assert green_square(viewer.shown[0]) == pytest.approx(149.5, abs=1.5)
-    assert green_square(viewer.shown[-1]) == pytest.approx(169.5 + offset, abs=3)
+    for seed in range(5, 10):
+        viewer = Viewer(**{"--motion": motion, "--opacity": 1})
+        first, second = moved(1, 120, seed), moved(2, 140, seed)
+        viewer.capture.frames.put(first.value, first.time)
+        viewer.maps.put(explained_frame(first, drawn, (40, 0, 280, 240)), first.time)
+        viewer.view.step()
+        viewer.capture.frames.put(second.value, second.time)
+        viewer.view.step()
+        assert green_square(viewer.shown[0]) == pytest.approx(149.5, abs=1.5)
+        assert green_square(viewer.shown[-1]) == pytest.approx(169.5 + offset, abs=3)
 
 
 @pytest.mark.parametrize("name", [pytest.param("", marks=pytest.mark.release), ":987"])

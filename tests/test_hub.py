@@ -111,7 +111,9 @@ def test_a_preset_by_name_is_what_keras_hub_downloads(convolutional, monkeypatch
         return str(convolutional / file)
 
     monkeypatch.setattr(preset_utils, "get_file", get_file)
-    monkeypatch.setattr(hub, "imagenet_labels", lambda download: list(map(str, range(1000))))
+    monkeypatch.setattr(
+        hub, "imagenet_labels", lambda classes, download: list(map(str, range(classes)))
+    )
     network = load_network(f"hub:{name}")
     of_vgg = ["keras", "vgg", "keras", name]
     assert asked == [(of_vgg, TASK), (of_vgg, BACKBONE_WEIGHTS), (of_vgg, HEAD_WEIGHTS)]

@@ -494,9 +494,7 @@ def test_what_cannot_be_asked_is_refused(model, pictures):
     with pytest.raises(DamagedInputError, match=r"boxes .24, 5. and scores .24, 3. .*Expected"):
         far = layers.Dense(5)(model.output["boxes"])
         Explainer(keras.Model(model.input, model.output | {"boxes": far}))
-    with pytest.raises(
-        DamagedInputError, match=r"of a boxes_detector two outputs 'boxes' and 'scores'"
-    ):
+    with pytest.raises(DamagedInputError, match=r"of a detector two outputs 'boxes' and 'scores'"):
         Explainer(keras.Model(model.input, dict(zip(("reg", "cls"), model.outputs, strict=True))))
     image = keras.Input((8, 8, 3))
     classifier = keras.Model(image, layers.Dense(2)(layers.Flatten()(image)))

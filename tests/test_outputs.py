@@ -498,7 +498,7 @@ def test_what_cannot_be_asked_is_refused(model, pictures):
         Explainer(keras.Model(model.input, dict(zip(("reg", "cls"), model.outputs, strict=True))))
     image = keras.Input((8, 8, 3))
     classifier = keras.Model(image, layers.Dense(2)(layers.Flatten()(image)))
-    with pytest.raises(UsageError, match="no boxes_detector"):
+    with pytest.raises(UsageError, match="no detector"):
         Explainer(classifier).detections(np.zeros((1, 8, 8, 3), np.float32))
     with pytest.raises(NotFiniteError):
         Explainer(model).detections(np.full_like(pictures, 3e38))

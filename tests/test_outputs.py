@@ -256,7 +256,7 @@ ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
 
 
 def boxes_detector():
-    """A boxes_detector of random weights: a box and three scores in each of 4 x 6 cells."""
+    """A detector of random weights: a box and three scores in each of 4 x 6 cells."""
     keras.utils.set_random_seed(5)
     x = image = keras.Input((ROWS * STRIDE, COLUMNS * STRIDE, 3))
     for filters in (8, 12):
@@ -395,7 +395,7 @@ def test_boxes_of_a_network_that_picks_places_of_each_picture(pictures):
 
 
 def test_a_call_explains_the_surest_box(model, pictures):
-    """So that whatever explains classifiers explains the best box of a boxes_detector."""
+    """So that whatever explains classifiers explains the best box of a detector."""
     explanation = Explainer(model, target="top1")(pictures)
     found = Explainer(model).detections(pictures, top=1, threshold=0)
     assert explanation.scores.argmax(1).tolist() == found.labels[:, 0].tolist()

@@ -26,11 +26,10 @@ let camera = null; // {stream, video}
 let facing = "environment";
 let shown = null; // the picture, or the camera's video
 let wanted = 0; // the number of picture and class
-let asked = null; // what the worker works on: {number, then}
-let answered = 0; // the number of what it worked on last
+let isFree = false; // whether the worker takes a picture
+let asked = 0; // the number of the last one that it got
+const questions = []; // what it has not answered: {number, then}
 let map = null; // the newest answer
-let drawn = null; // the map that is drawn
-let isNew = false; // whether the camera's picture is
 let target = null; // the explained class, null for the best one
 let scores = null; // averaged
 let doneAt = 0; // when the last map came
@@ -59,9 +58,9 @@ async function prepareOffline() {
 }
 
 function onAnswer({ data: answer }) {
-  const question = asked;
-  asked = null;
-  answered = question?.number ?? 0;
+  isFree ||= !answer.relevance;
+  if (answer.free) return ask();
+  const question = questions.shift();
   say(answer.problem ?? "");
   if (answer.device) {
     ({ device } = answer);
@@ -76,16 +75,18 @@ function onAnswer({ data: answer }) {
     doneAt += ms;
     at("controls").disabled = false;
   }
-  ask();
+  return isLive() ? ask() : draw();
 }
 
-/** Gives the worker the picture, if it has nothing to do. */
+/** Gives the worker the picture, if it computes nothing: it may paint meanwhile. */
 async function ask() {
-  const number = wanted;
-  if (!device || asked || !shown || (!isLive() && answered === number)) return;
-  asked = { number, then: greyOf(shown) };
-  const bitmap = await createImageBitmap(shown).catch(() => { asked = null; });
-  if (bitmap) worker.postMessage({ bitmap, target, anew: map?.number !== number }, [bitmap]);
+  if (!device || !isFree || !shown || (!isLive() && asked === wanted)) return;
+  const anew = asked !== wanted;
+  isFree = false;
+  asked = wanted;
+  questions.push({ number: wanted, then: greyOf(shown) });
+  const bitmap = await createImageBitmap(shown).catch(() => { isFree = Boolean(questions.pop()); });
+  if (bitmap) worker.postMessage({ bitmap, target, anew }, [bitmap]);
 }
 
 function canvasOf(data) {
@@ -94,17 +95,13 @@ function canvasOf(data) {
   return copy;
 }
 
-/** Draws what is new: a map, a picture of the camera; a still picture as long as it has no map. */
+/** Draws the picture with its map; called for each picture of the camera, and for whatever else is new. */
 function draw() {
   ask();
   const [width, height] = [shown?.videoWidth ?? shown?.width, shown?.videoHeight ?? shown?.height];
-  if (width && (!map || map !== drawn || (isNew && isLive()))) {
-    drawOn(canvas, shown, width, height);
-    if (map && follow(map.whole, map.then, greyOf(shown))) drawMap(width, height);
-    drawn = map;
-    isNew = false;
-  }
-  requestAnimationFrame(draw);
+  if (!width) return;
+  drawOn(canvas, shown, width, height);
+  if (map && follow(map.whole, map.then, greyOf(shown))) drawMap(width, height);
 }
 
 function drawMap(width, height) {
@@ -128,6 +125,7 @@ function show(image, kept = null) {
   at("freeze").setAttribute("aria-pressed", Boolean(camera) && !isLive());
   at("turn").hidden = at("freeze").disabled = !camera;
   at("camera-notice").textContent = "";
+  draw();
 }
 
 async function showPicture(file) {
@@ -147,7 +145,10 @@ async function openCamera() {
     camera = opened;
     camera.stream.getVideoTracks()[0].onended = closeCamera;
     const next = opened.video.requestVideoFrameCallback?.bind(opened.video) ?? requestAnimationFrame;
-    const onFrame = () => { isNew = Boolean(next(onFrame)); };
+    const onFrame = () => {
+      if (isLive()) draw();
+      if (camera === opened) next(onFrame);
+    };
     onFrame();
     show(camera.video);
   } catch (error) {
@@ -236,5 +237,4 @@ at("snapshot").onclick = () => canvas.toBlob((blob) => {
   setTimeout(() => URL.revokeObjectURL(href), 60000);
 });
 setInterval(showWords, RENEW_MS);
-requestAnimationFrame(draw);
 start().catch((error) => say(error.message));

@@ -53,11 +53,12 @@ async function compute(picture, target) {
   return { scores: scores.data, relevance: relevance.data, account: account.data };
 }
 
-/** Scores and painted map of a picture; `anew` where its scale follows no earlier one. */
+/** Scores and painted map of a picture; `anew` where its scale follows no earlier one. Says before it paints that it is free. */
 async function explain({ bitmap, target, anew }) {
   const began = performance.now();
   const [{ box, inner }, { width, height }] = [regionOf(bitmap), bitmap];
   const { scores, relevance, account } = await compute(extracted(bitmap, box, inner), target);
+  postMessage({ free: true });
   if (![...scores, ...account, total(relevance)].every(Number.isFinite)) throw new Error("The network computes NaN or Inf of this picture.");
   if (anew) peak = 0;
   const fade = about.fades ? Math.min(1, Math.abs(account[0]) / about.painter.tiny) : 1;

@@ -457,7 +457,7 @@ REFUSED = {
     ),
     "coarse cells": (
         [node("Conv", "x w", "out", strides=[16, 16])],
-        {"out": [1, 8, 4, 4]}, "stands for 16 pixels or more",
+        {"out": [1, 8, 4, 4]}, "stand for 16 pixels or more",
     ),
     "two grids": (
         [node("Identity", "c", "large"), node("MaxPool", "c", "small", kernel_shape=[2, 2])],

@@ -713,8 +713,8 @@ def test_files_of_real_networks_give_the_explainers_maps(settings_of, network, w
         found = engine.explainer(engine.network.prepare(seen), "top1")
         np.testing.assert_allclose(scores, found.scores, atol=1e-5)
         expected = found.relevance.sum(-1)
-        if (network, way) == ("squeezenet", "deconvnet"):  # its weights let nothing through
-            assert not expected.any() and not relevance.any()
+        if (network, way) == ("squeezenet", "deconvnet") and not expected.any():
+            assert not relevance.any()  # its weights let nothing through for some classes
             continue
         assert expected.any() and agrees(relevance, expected)
         if difference_of(relevance, expected) > 1e-4:

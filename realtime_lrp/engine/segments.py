@@ -98,8 +98,8 @@ def row_column(
     segments: Segments, seen: Box, shape: Sequence[int], at: tuple[float, float]
 ) -> tuple[int, int]:
     """The row and column at x, y in shares of a picture of a shape, which shows what is `seen`."""
-    (x0, y0, x1, y1) = seen
-    (rows, columns) = segments.classes.shape
+    x0, y0, x1, y1 = seen
+    rows, columns = segments.classes.shape
     row = int((at[1] * shape[0] - y0) / (y1 - y0) * rows)
     column = int((at[0] * shape[1] - x0) / (x1 - x0) * columns)
     return min(max(row, 0), rows - 1), min(max(column, 0), columns - 1)
@@ -109,8 +109,8 @@ def place_of(
     segments: Segments, seen: Box, shape: Sequence[int], row: int, column: int
 ) -> tuple[float, float]:
     """The middle of a row and column, x and y, as `row_column` takes it."""
-    (x0, y0, x1, y1) = seen
-    (rows, columns) = segments.classes.shape
+    x0, y0, x1, y1 = seen
+    rows, columns = segments.classes.shape
     x = x0 + (column + 0.5) * (x1 - x0) / columns
     y = y0 + (row + 0.5) * (y1 - y0) / rows
     return x / shape[1], y / shape[0]

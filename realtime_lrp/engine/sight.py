@@ -206,8 +206,8 @@ def around(thing: FloatBox, size: tuple[int, int], shape: float) -> Box:
 
     Its width divided by its height is `shape`, where the picture has room for that.
     """
-    (rows, columns) = size
-    (x0, y0, x1, y1) = thing
+    rows, columns = size
+    x0, y0, x1, y1 = thing
     margin = 2 * MARGIN * max(x1 - x0, y1 - y0)
     height = max(y1 - y0 + margin, (x1 - x0 + margin) / shape)
     height = min(height, rows, columns / shape)

@@ -235,18 +235,18 @@ def resize_back(w: Writer, op: tf.Operation, r: str, *_: str) -> str:
 
 def space_to_batch(w: Writer, op: tf.Operation, a: str, block: str, edges: str) -> str:
     """Makes a picture of every second, third ... row and column, for dilated convolutions."""
-    (rows, columns) = w.values(block)
+    rows, columns = w.values(block)
     ends = np.zeros([4, 2], np.int64)
     ends[1:3] = w.values(edges)
     (n, *_, c) = op.inputs[0].shape
-    (_, height, width, _) = op.outputs[0].shape
+    _, height, width, _ = op.outputs[0].shape
     a = w.op("Reshape", w.op("Pad", a, ends.T.ravel()), [n, height, rows, width, columns, c])
     return reshape(w, op, w.op("Transpose", a, perm=[2, 4, 0, 1, 3, 5]))
 
 
 def batch_to_space(w: Writer, op: tf.Operation, a: str, block: str, crops: str) -> str:
     """Makes one picture of those that `space_to_batch` makes."""
-    (rows, columns) = w.values(block)
+    rows, columns = w.values(block)
     cut = w.values(crops)
     _, height, width, c = op.inputs[0].shape
     n, *size, _ = op.outputs[0].shape

@@ -156,8 +156,8 @@ class Meter:
         seen = tuple(self._seen)
         if len(seen) < 2:
             return 0.0
-        (first, low) = seen[0]
-        (last, high) = seen[-1]
+        first, low = seen[0]
+        last, high = seen[-1]
         usual = (last - first) / (len(seen) - 1)
         if time.monotonic() - last > max(METERED_S, 3 * usual):
             return 0.0

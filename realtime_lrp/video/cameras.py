@@ -99,7 +99,7 @@ class Camera(Source):
     def _apply_settings(self) -> None:
         """Sets them in the order that drivers need: the possible sizes depend on the format."""
         letters = self._settings.format
-        (width, height) = self._settings.size or (None, None)
+        width, height = self._settings.size or (None, None)
         values = [
             (cv2.CAP_PROP_FOURCC, letters and cv2.VideoWriter.fourcc(*letters)),
             (cv2.CAP_PROP_FRAME_WIDTH, width),

@@ -126,8 +126,8 @@ def _giving_way(
 
 def _aside(size: tuple[int, int], picture: Box, beside: bool) -> tuple[Box, tuple[Box, ...]]:
     """The picture, moved to the left or up, and the area beside it or below."""
-    (rows, columns) = size
-    (x0, y0, x1, y1) = picture
+    rows, columns = size
+    x0, y0, x1, y1 = picture
     if beside:
         return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
     return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)

@@ -85,7 +85,7 @@ class ConceptPanel:
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
         """The place with room for it: at the right, on tall canvases at the bottom."""
-        (rows, columns) = size
+        rows, columns = size
         above = ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
         header = round((HEADER + above) * letters)
         above_tile = (NAME + 2 * PAD) * letters

@@ -150,16 +150,16 @@ def layout_of(
     size: tuple[int, int], margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> tuple[Box, Box]:
     """The boxes of the picture, and of the page beside or below it, which drifts at its size."""
-    (rows, columns) = size
-    (dx, dy) = shift
+    rows, columns = size
+    dx, dy = shift
     if rows <= columns:
         edge = round(columns * (1 - PAGE_WIDTH)) + dx
         picture = (0, 0, edge, rows)
-        (x0, y0, x1, y1) = (edge, dy, columns + dx, rows + dy)
+        x0, y0, x1, y1 = (edge, dy, columns + dx, rows + dy)
     else:
         edge = round(rows * (1 - PAGE_HEIGHT)) + dy
         picture = (0, 0, columns, edge)
-        (x0, y0, x1, y1) = (dx, edge, columns + dx, rows + dy)
+        x0, y0, x1, y1 = (dx, edge, columns + dx, rows + dy)
     return picture, (x0 + margin, y0 + margin, x1 - margin, y1 - margin)
 
 

@@ -71,8 +71,8 @@ class Follower:
         shift = np.zeros(2)
         for _ in range(2):  # the flow is known where the box is now
             low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)
-            (x0, y0) = low // 2
-            (x1, y1) = (high + 1) // 2
+            x0, y0 = low // 2
+            x1, y1 = (high + 1) // 2
             if not certain[y0:y1, x0:x1].size or certain[y0:y1, x0:x1].mean() < SEEN:
                 return None
             shift = -np.median(flow[y0:y1, x0:x1].reshape(-1, 2), axis=0)

@@ -105,7 +105,7 @@ def _listed(values: np.ndarray) -> list[float | None]:
 
 def pictures_in_words(report: Mapping[str, Any]) -> str:
     """How many pictures there are, and of how many photos if these are fewer."""
-    (what, of) = report["counted"]
+    what, of = report["counted"]
     pictures = report["pictures"]
     photos = report["distinct_photos"]
     return _counted(pictures, what) + (f" of {_counted(photos, of)}" if photos < pictures else "")
@@ -155,7 +155,7 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
     if fewer := fewer_pictures(report):
         explanations.append(f"n       pictures with a value, where not all: {'; '.join(fewer)}")
     photos = report["distinct_photos"]
-    (_, of) = report["counted"]
+    _, of = report["counted"]
     if photos >= LEAST_PHOTOS:
         half = f"half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}"
         explanations.append(f"±       {half}")

@@ -93,7 +93,7 @@ class ConceptView:
         look = state.look
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
         gallery = explained.engine.gallery
-        (x0, y0, x1, y1) = explained.result.region.box
+        x0, y0, x1, y1 = explained.result.region.box
         other = gallery.other_network if gallery else ""
         pictured = bool(gallery and gallery.layers)
         nothing = ""

@@ -288,8 +288,8 @@ def _draw_stroke(
 
 
 def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:
-    (x, y) = position
-    (x0, y0, x1, y1) = box
+    x, y = position
+    x0, y0, x1, y1 = box
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
 

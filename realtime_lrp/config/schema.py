@@ -343,7 +343,7 @@ class Serve(Section):
     """further names of this machine in addresses, such as a reverse proxy's, [lrp.example.org]"""
 
 
-class Concepts(Section):
+class ConceptSettings(Section):
     """Concepts: what single channels of a layer answer to."""
 
     layer: Text | None = None
@@ -367,7 +367,7 @@ class Config(Section):
     live: Live = Field(default_factory=Live)
     kiosk: Kiosk = Field(default_factory=Kiosk)
     serve: Serve = Field(default_factory=Serve)
-    concepts: Concepts = Field(default_factory=Concepts)
+    concepts: ConceptSettings = Field(default_factory=ConceptSettings)
 
     def changed(self, **sections: dict[str, Any]) -> "Config":
         """The configuration with other values of some keys: `changed(lrp={"target": "all"})`."""

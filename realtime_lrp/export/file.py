@@ -14,7 +14,7 @@ from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
 from realtime_lrp.export.frozen import frozen
 from realtime_lrp.export.rows import ROWS, TYPES
 from realtime_lrp.export.writer import OPSET, Writer
-from realtime_lrp.models.exported import PRODUCER, Drawn, Exported, session_of
+from realtime_lrp.models.exported import PRODUCER, Exported, MapFacts, session_of
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.reader import VideoReader
 
@@ -158,7 +158,7 @@ def about(engine: Engine, fixed: bool, difference: float) -> Exported:
         preprocess=network.preprocess,
         warning=network.warning,
         largest_difference=difference,
-        map=Drawn(
+        map=MapFacts(
             stride=explainer.stride, signed=explainer.signs_for("top1")[0], by_rules=kind.by_rules,
             difference=kind.difference, accounted=kind.tolerance is not None,
             from_scores=explainer.starts_with_scores,

@@ -22,7 +22,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Fit = Annotated[str, msgspec.Meta(pattern="^(crop|squash|letterbox)$")]
 
 
-class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+class MapFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the map before it is computed, for drawing and checking.
 
     Attributes:
@@ -58,7 +58,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
       warning: why the answers may be wrong, or "".
       largest_difference: between its map and the explainer's, as a share of the map's largest
         entry, on three pictures.
-      map: see `Drawn`.
+      map: see `MapFacts`.
       provenance: how it was made.
     """
 
@@ -74,7 +74,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     preprocess: str
     warning: str
     largest_difference: float
-    map: Drawn
+    map: MapFacts
     provenance: Provenance
 
     def metadata(self) -> dict[str, str]:

@@ -291,7 +291,7 @@ def _memory(pid: int) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportPart:
     """A part of the report: how it is measured and shown, and whether `--quick` has it, too."""
 
     measure: Callable[[Bench], Any]
@@ -300,8 +300,8 @@ class Section:
 
 
 PARTS = {
-    "maps": Section(time_maps, _maps, quick=True),
-    "networks": Section(measure_networks, table({
+    "maps": ReportPart(time_maps, _maps, quick=True),
+    "networks": ReportPart(measure_networks, table({
         "live with": lambda row: row["model"],
         "maps/s, one on each core": lambda row: f"{row['each_core']:.1f}",
         "one on all cores": lambda row: f"{row['all_cores']:.1f}",
@@ -310,7 +310,7 @@ PARTS = {
         "99 %": lambda row: f"{row['map_age_ms']['p99']:.0f} ms",
         "first map": lambda row: f"{row['start_s']:.1f} s",
     })),
-    "live": Section(measure_live, table({
+    "live": ReportPart(measure_live, table({
         "live": lambda row: f"{row['fps']} fps, display {row['display']}, {row['precision']}",
         "shown": lambda row: f"{row['display_fps']:.1f}",
         "dropped": lambda row: str(row["frames_dropped"]),
@@ -325,7 +325,7 @@ PARTS = {
         "memory": lambda row: _gib(row["memory_mib"]),
         "peak": lambda row: _gib(row["peak_memory_mib"]),
     }), quick=True),
-    "pictures": Section(time_drawing, _drawing, quick=True),
-    "window": Section(time_window, _window),
+    "pictures": ReportPart(time_drawing, _drawing, quick=True),
+    "window": ReportPart(time_window, _window),
 }  # fmt: skip
 """Key of the JSON file -> the part, in the order of the report."""

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-
-class CannotReadError(Exception):
-    """A node cannot be read; the message says why, to follow its name."""
+from realtime_lrp.relevance.reading.tracing import CannotReadError
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import onnx
 import tensorflow as tf
 
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, elementwise
-from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, given, tensor
+from realtime_lrp.models.onnx.nodes import Inputs, OnnxNode, Value, constant, given, tensor
 
 
 def _gelu(x: tf.Tensor, approximate: str = "none") -> tf.Tensor:
@@ -71,13 +71,13 @@ ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
 """(its inputs, broadcast, and its attributes) -> its output."""
 
 
-def of_entries(node: Node, inputs: Inputs) -> Value:
+def of_entries(node: OnnxNode, inputs: Inputs) -> Value:
     """A function of `ELEMENTWISE`."""
     compute = functools.partial(ELEMENTWISE[node.kind], **node.attributes)
     return elementwise(compute, [one for one in inputs if one is not None], node.keep)
 
 
-def clip(node: Node, inputs: Inputs) -> Value:
+def clip(node: OnnxNode, inputs: Inputs) -> Value:
     """Between two limits, both optional; ReLUs are computed with what they read."""
     x = tensor(inputs)
     low, high = (
@@ -92,7 +92,7 @@ def clip(node: Node, inputs: Inputs) -> Value:
     return x
 
 
-def where(node: Node, inputs: Inputs) -> Value:
+def where(node: OnnxNode, inputs: Inputs) -> Value:
     """One of two at each entry; where all conditions are alike it is a whole tensor."""
     condition, *both = inputs
     if isinstance(condition, np.ndarray) and condition.all() == condition.any():
@@ -103,14 +103,14 @@ def where(node: Node, inputs: Inputs) -> Value:
     return of_entries(node, inputs)
 
 
-def cast(node: Node, inputs: Inputs) -> Value:
+def cast(node: OnnxNode, inputs: Inputs) -> Value:
     """Another type; all floating numbers that depend on the picture are float32 here."""
     x, to = tensor(inputs), onnx.helper.tensor_dtype_to_np_dtype(node.get("to", 1))
     kind = tf.bool if to.kind == "b" else tf.int64 if to.kind in "iu" else tf.float32
     return x if x.held.dtype == kind else x.holding(tf.cast(x.held, kind))
 
 
-def trilu(node: Node, inputs: Inputs) -> Value:
+def trilu(node: OnnxNode, inputs: Inputs) -> Value:
     """The upper or lower triangle of matrices."""
     x, k = tensor(inputs), constant(inputs, 1)
     ones = np.ones(x.shape[-2:], np.float32)
@@ -118,7 +118,7 @@ def trilu(node: Node, inputs: Inputs) -> Value:
     return elementwise(tf.multiply, [x, cut(ones, 0 if k is None else int(k))], node.keep)
 
 
-def _along(node: Node, x: Tensor, values: np.ndarray) -> np.ndarray:
+def _along(node: OnnxNode, x: Tensor, values: np.ndarray) -> np.ndarray:
     """Numbers for each entry along the node's axis, or for all, to be read beside a tensor."""
     shape = [1] * len(x.axes)
     if values.size > 1:
@@ -126,7 +126,7 @@ def _along(node: Node, x: Tensor, values: np.ndarray) -> np.ndarray:
     return values.reshape(shape)
 
 
-def quantise(node: Node, inputs: Inputs) -> Value:
+def quantise(node: OnnxNode, inputs: Inputs) -> Value:
     """Cuts to the range of the whole numbers, as numbers that stay floating: nothing is rounded."""
     x = tensor(inputs)
     scale = given(inputs, 1, "scale")
@@ -143,7 +143,7 @@ def quantise(node: Node, inputs: Inputs) -> Value:
     return elementwise(tf.minimum, [elementwise(tf.maximum, [x, low], node.keep), high], node.keep)
 
 
-def dequantise(node: Node, inputs: Inputs) -> Value:
+def dequantise(node: OnnxNode, inputs: Inputs) -> Value:
     """(x - zero point) * scale of a picture of whole numbers; else x, which is floating."""
     x = tensor(inputs)
     scale = given(inputs, 1, "scale")

@@ -10,7 +10,7 @@ from realtime_lrp.models.onnx import products
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, elementwise
 from realtime_lrp.models.onnx.entries import ELEMENTWISE, clip, of_entries
 from realtime_lrp.models.onnx.moves import picked
-from realtime_lrp.models.onnx.nodes import Inputs, Node, Row, Value, constant, given, tensor
+from realtime_lrp.models.onnx.nodes import Inputs, OnnxNode, Row, Value, constant, given, tensor
 
 PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max")}
 """Activation -> the names of its parameters."""
@@ -19,7 +19,7 @@ PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip":
 def activated(row: Row) -> Row:
     """Makes a row that adds its fourth input, if there is one, and ends in an activation."""
 
-    def row_and_activation(node: Node, inputs: Inputs) -> Value:
+    def row_and_activation(node: OnnxNode, inputs: Inputs) -> Value:
         found = row(node, inputs[:3])
         assert isinstance(found, Tensor)
         for more in inputs[3:]:
@@ -37,7 +37,7 @@ def activated(row: Row) -> Row:
     return row_and_activation
 
 
-def _sum(node: Node, first: Value, *others: Value | None) -> Tensor:
+def _sum(node: OnnxNode, first: Value, *others: Value | None) -> Tensor:
     """The sum of a tensor and what is not left out."""
     for one in others:
         if one is not None:
@@ -53,7 +53,7 @@ def _turned(value: Value | None) -> Value | None:
     return None if value is None else np.swapaxes(value, -1, -2)
 
 
-def matrix_product(node: Node, inputs: Inputs) -> Value:
+def matrix_product(node: OnnxNode, inputs: Inputs) -> Value:
     """FusedMatMul: a product of matrices, which may be turned, times a number."""
     both = [
         _turned(one) if node.get(name, 0) else one
@@ -68,7 +68,7 @@ def matrix_product(node: Node, inputs: Inputs) -> Value:
     return found if alpha == 1 else elementwise(tf.multiply, [found, np.array(alpha)], node.keep)
 
 
-def quantised_product(node: Node, inputs: Inputs) -> Value:
+def quantised_product(node: OnnxNode, inputs: Inputs) -> Value:
     """MatMulNBits: a dense layer whose weights have 4 or 8 bits, and a scale for each block."""
     packed = given(inputs, 1)
     scales = given(inputs, 2)
@@ -94,7 +94,7 @@ def quantised_product(node: Node, inputs: Inputs) -> Value:
     return _sum(node, products.matrix_product(node, [inputs[0], weights.T]), *inputs[5:6])
 
 
-def layer_norm(node: Node, inputs: Inputs) -> list[Value]:
+def layer_norm(node: OnnxNode, inputs: Inputs) -> list[Value]:
     """(Skip)(Simplified)LayerNormalization; the last output is the sum that is normalised."""
     x, *others = inputs
     if node.kind.startswith("Skip"):
@@ -107,12 +107,12 @@ def layer_norm(node: Node, inputs: Inputs) -> list[Value]:
     return [tensor([found]), np.empty(0), np.empty(0), tensor([x])]
 
 
-def bias_softmax(node: Node, inputs: Inputs) -> Value:
+def bias_softmax(node: OnnxNode, inputs: Inputs) -> Value:
     """The softmax of a sum."""
     return products.softmax(node, [_sum(node, tensor(inputs), inputs[1])])
 
 
-def attention(node: Node, inputs: Inputs) -> Value:
+def attention(node: OnnxNode, inputs: Inputs) -> Value:
     """Attention of tokens, from one product for queries, keys and values, or from these."""
     if node.kind == "Attention":
         bias = inputs[2] if len(inputs) > 2 else None

@@ -31,7 +31,7 @@ Compute = Callable[[Sequence[tf.Tensor]], list[np.ndarray]]
 Outputs = Mapping[str, Tensor]
 
 
-class Head(NamedTuple):
+class DetectorHead(NamedTuple):
     """The end of a detector."""
 
     boxes: tf.Tensor  # [B, places, 4], y0, x0, y1, x1 in pixels
@@ -43,7 +43,7 @@ class Head(NamedTuple):
 
 def head_of(
     outputs: Outputs, size: tuple[int, int], classes: int | None, compute: Compute
-) -> Head | None:
+) -> DetectorHead | None:
     """The head of a detector for pictures of (rows, columns); None where outputs are of none.
 
     `classes` is the number of class names that the file holds, None where it holds none.
@@ -107,7 +107,7 @@ def _activation(values: tf.Tensor) -> tuple[str, tf.Tensor] | None:
     return None
 
 
-def _joined(x: Tensor, classes: int | None, compute: Compute) -> Head | None:
+def _joined(x: Tensor, classes: int | None, compute: Compute) -> DetectorHead | None:
     """Boxes as middle and size in pixels, joined with the scores of a sigmoid.
 
     Ultralytics: [1, 4 + classes + more, places]. YOLOv5 and v7: [1, places, 5 + classes], whose
@@ -130,17 +130,19 @@ def _joined(x: Tensor, classes: int | None, compute: Compute) -> Head | None:
         read = before_activation(values, "Sigmoid")
         if read is None:
             return None
-        return Head(_corners(boxes, (1, 1)), read, "sigmoid", "boxes and scores of Ultralytics")
+        return DetectorHead(
+            _corners(boxes, (1, 1)), read, "sigmoid", "boxes and scores of Ultralytics"
+        )
     return None
 
 
-def _with_objects(boxes: tf.Tensor, values: tf.Tensor, compute: Compute) -> Head:
+def _with_objects(boxes: tf.Tensor, values: tf.Tensor, compute: Compute) -> DetectorHead:
     (found,) = compute([boxes])
     if not (found[..., 2:] >= 0).all():
         raise CannotReadError(_OFFSETS.format(found.min(), found.max()))
     scores = values[..., :1] * values[..., 1:]
     form = "boxes and scores of YOLOv5: for anything, times for each class"
-    return Head(_corners(boxes, (1, 1)), scores, "linear", form)
+    return DetectorHead(_corners(boxes, (1, 1)), scores, "linear", form)
 
 
 _OFFSETS = (
@@ -152,7 +154,7 @@ _OFFSETS = (
 
 def _apart(
     name: str, boxes: tf.Tensor, values: tf.Tensor, size: tuple[int, int], compute: Compute
-) -> Head:
+) -> DetectorHead:
     """Boxes and the values of classes as tensors of their own."""
     found, computed = compute([boxes, values])
     first, last = found[..., :2], found[..., 2:]
@@ -188,7 +190,7 @@ def _apart(
         activation = "softmax" if background[1] else "sigmoid"
         background[0] = False
     if activation != "softmax":
-        return Head(made, read, activation, f"{about}, scores of {_of(activation)}")
+        return DetectorHead(made, read, activation, f"{about}, scores of {_of(activation)}")
     if not any(background) or computed.shape[2] < 2:
         raise CannotReadError(
             "ends in boxes and a softmax, where neither the first nor the last class is the "
@@ -200,11 +202,11 @@ def _apart(
         # the minimum: relevance adds up to the score, also where the difference is negative
         score = tf.minimum(tf.sigmoid(thing - nothing), 1.0)
         which = "first" if background[0] else "last"
-        return Head(made, score, "linear", f"{about}; the {which} class is no thing", which)
+        return DetectorHead(made, score, "linear", f"{about}; the {which} class is no thing", which)
     if background[1]:
-        return Head(made, read, activation, f"{about}; the last class is no thing", "last")
+        return DetectorHead(made, read, activation, f"{about}; the last class is no thing", "last")
     turned = tf.concat([read[..., 1:], read[..., :1]], -1)
-    return Head(made, turned, activation, f"{about}; the first class is no thing", "first")
+    return DetectorHead(made, turned, activation, f"{about}; the first class is no thing", "first")
 
 
 def _of(activation: str) -> str:
@@ -256,7 +258,7 @@ def _places(x: Tensor) -> int:
     return wide[0] if len(x.axes) == 3 and 1 <= len(wide) <= 2 and wide[0] >= COARSE else 0
 
 
-def detector(pictures: keras.KerasTensor, layer: keras.Layer, head: Head) -> keras.Model:
+def detector(pictures: keras.KerasTensor, layer: keras.Layer, head: DetectorHead) -> keras.Model:
     """A detector, whose `layer` computes boxes and the values of classes."""
     boxes, scores = layer(pictures)
     if head.activation != "linear":

@@ -7,10 +7,18 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned
-from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, given, integers, tensor
+from realtime_lrp.models.onnx.nodes import (
+    Inputs,
+    OnnxNode,
+    Value,
+    constant,
+    given,
+    integers,
+    tensor,
+)
 
 
-def reshape(node: Node, inputs: Inputs) -> Value:
+def reshape(node: OnnxNode, inputs: Inputs) -> Value:
     """Another shape; 0 keeps a size, unless `allowzero`."""
     x = tensor(inputs)
     shape = [int(one) for one in given(inputs, 1, "shape")]
@@ -20,14 +28,14 @@ def reshape(node: Node, inputs: Inputs) -> Value:
     return x.reshaped([math.prod(x.shape) // known if size == -1 else size for size in shape])
 
 
-def flatten(node: Node, inputs: Inputs) -> Value:
+def flatten(node: OnnxNode, inputs: Inputs) -> Value:
     """Two axes: those before `axis`, and the rest."""
     x = tensor(inputs)
     axis = node.get("axis", 1)
     return x.reshaped([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
 
 
-def squeeze(node: Node, inputs: Inputs) -> Value:
+def squeeze(node: OnnxNode, inputs: Inputs) -> Value:
     """Without axes of size 1."""
     x = tensor(inputs)
     axes = integers(node, inputs, 1, "axes")
@@ -37,7 +45,7 @@ def squeeze(node: Node, inputs: Inputs) -> Value:
     return x.reshaped([size for n, size in enumerate(x.shape) if n not in gone])
 
 
-def unsqueeze(node: Node, inputs: Inputs) -> Value:
+def unsqueeze(node: OnnxNode, inputs: Inputs) -> Value:
     """With more axes of size 1."""
     x = tensor(inputs)
     axes = integers(node, inputs, 1, "axes") or []
@@ -47,19 +55,19 @@ def unsqueeze(node: Node, inputs: Inputs) -> Value:
     return Tensor(x.held, tuple(None if n in added else next(old) for n in range(rank)))
 
 
-def transpose(node: Node, inputs: Inputs) -> Value:
+def transpose(node: OnnxNode, inputs: Inputs) -> Value:
     """Axes in another order."""
     x = tensor(inputs)
     return x.transposed(node.get("perm", None) or list(range(len(x.axes)))[::-1])
 
 
-def concat(node: Node, inputs: Inputs) -> Value:
+def concat(node: OnnxNode, inputs: Inputs) -> Value:
     """Tensors one after the other along an axis; constants are the same for each picture."""
     axis = next(one for one in inputs if isinstance(one, Tensor)).axis(node.get("axis", 0))
     return joined(node, [one for one in inputs if one is not None], axis)
 
 
-def joined(node: Node, values: Sequence[Value], axis: int) -> Tensor:
+def joined(node: OnnxNode, values: Sequence[Value], axis: int) -> Tensor:
     """Tensors and constants one after the other along an axis."""
     tensors = aligned(values, axis)
     batch = next(tf.shape(one.held)[0] for one in tensors if tf.is_tensor(one.held))
@@ -84,7 +92,7 @@ def picked(x: Tensor, axis: int, start: int, stop: int | None, step: int = 1) ->
     return x.holding(x.held[(slice(None),) * place + (slice(start, stop, step),)])
 
 
-def slice_(node: Node, inputs: Inputs) -> Value:
+def slice_(node: OnnxNode, inputs: Inputs) -> Value:
     """Slices along some axes."""
     x = tensor(inputs)
     starts = integers(node, inputs, 1, "starts") or []
@@ -105,7 +113,7 @@ def taken(x: Tensor, axis: int, indices: np.ndarray) -> Tensor:
     return x.holding(tf.gather(x.held, tf.constant(indices, tf.int64), axis=place))
 
 
-def gather(node: Node, inputs: Inputs) -> Value:
+def gather(node: OnnxNode, inputs: Inputs) -> Value:
     """Entries by their numbers along an axis."""
     if isinstance(inputs[1], Tensor):
         return _chosen(node, inputs[0], node.get("axis", 0), inputs[1])
@@ -124,7 +132,7 @@ def gather(node: Node, inputs: Inputs) -> Value:
     return found.reshaped(shape[:axis] + list(indices.shape) + shape[axis + 1 :])
 
 
-def _chosen(node: Node, x: Value | None, axis: int, indices: Tensor) -> Tensor:
+def _chosen(node: OnnxNode, x: Value | None, axis: int, indices: Tensor) -> Tensor:
     """Entries along an axis by numbers that depend on the picture, such as queries."""
     rank = len(indices.axes)
     numbers = indices.held_as(*range(rank)).held
@@ -151,7 +159,7 @@ def _by_number(x: Tensor, numbers: np.ndarray) -> Tensor:
     return taken(flat, 0, numbers.reshape(-1)).reshaped(numbers.shape)
 
 
-def gather_elements(node: Node, inputs: Inputs) -> Value:
+def gather_elements(node: OnnxNode, inputs: Inputs) -> Value:
     """For each place of an output the entry whose number along an axis is given."""
     x = tensor(inputs)
     indices = inputs[1]
@@ -171,7 +179,7 @@ def gather_elements(node: Node, inputs: Inputs) -> Value:
     return indices.holding(held)
 
 
-def gather_nd(node: Node, inputs: Inputs) -> Value:
+def gather_nd(node: OnnxNode, inputs: Inputs) -> Value:
     """Parts of a tensor by their numbers along its first axes."""
     x = tensor(inputs)
     shared = node.get("batch_dims", 0)
@@ -188,7 +196,7 @@ def gather_nd(node: Node, inputs: Inputs) -> Value:
     return _by_number(x, _numbered(x.shape)[(*own, *np.moveaxis(indices, -1, 0))])
 
 
-def scatter(node: Node, inputs: Inputs) -> Value:
+def scatter(node: OnnxNode, inputs: Inputs) -> Value:
     """ScatterND and ScatterElements: a tensor with some entries replaced by others."""
     indices = given(inputs, 1, "indices")
     if node.get("reduction", "none") != "none":
@@ -211,7 +219,7 @@ def scatter(node: Node, inputs: Inputs) -> Value:
     return _by_number(joined(node, flat, 0), numbers)
 
 
-def top_k(node: Node, inputs: Inputs) -> list[Value]:
+def top_k(node: OnnxNode, inputs: Inputs) -> list[Value]:
     """The largest or smallest entries along an axis, in order, and their numbers."""
     x = tensor(inputs)
     (count,) = integers(node, inputs, 1, "k") or [0]
@@ -222,7 +230,7 @@ def top_k(node: Node, inputs: Inputs) -> list[Value]:
     return [x.holding(values if sign > 0 else -values), x.holding(tf.cast(numbers, tf.int64))]
 
 
-def depth_to_space(node: Node, inputs: Inputs) -> Value:
+def depth_to_space(node: OnnxNode, inputs: Inputs) -> Value:
     """DepthToSpace and SpaceToDepth: channels as blocks of pixels, or the other way round."""
     x = tensor(inputs)
     block = int(node.get("blocksize", 1))
@@ -241,7 +249,7 @@ def depth_to_space(node: Node, inputs: Inputs) -> Value:
     return x.reshaped(parts).transposed(order).reshaped(made)
 
 
-def cumulative_sum(node: Node, inputs: Inputs) -> Value:
+def cumulative_sum(node: OnnxNode, inputs: Inputs) -> Value:
     """The sum of all entries up to each one along an axis."""
     x = tensor(inputs)
     axis = int(given(inputs, 1, "axis").reshape(()))
@@ -250,7 +258,7 @@ def cumulative_sum(node: Node, inputs: Inputs) -> Value:
     return x.holding(tf.cumsum(x.held, place, **ways))
 
 
-def split(node: Node, inputs: Inputs) -> list[Value]:
+def split(node: OnnxNode, inputs: Inputs) -> list[Value]:
     """Parts along an axis."""
     x = tensor(inputs)
     axis = node.get("axis", 0)
@@ -265,7 +273,7 @@ def split(node: Node, inputs: Inputs) -> list[Value]:
     return [x.holding(one) for one in tf.split(x.held, sizes, place)]
 
 
-def repeat(node: Node, inputs: Inputs) -> Value:
+def repeat(node: OnnxNode, inputs: Inputs) -> Value:
     """Tile repeats axes; Expand repeats axes of size 1 until they have another size."""
     x = tensor(inputs)
     times = [int(one) for one in given(inputs, 1, "repeats")]
@@ -278,7 +286,7 @@ def repeat(node: Node, inputs: Inputs) -> Value:
     return x.holding(tf.tile(x.held, each)) if wanted else x
 
 
-def pad(node: Node, inputs: Inputs) -> Value:
+def pad(node: OnnxNode, inputs: Inputs) -> Value:
     """A border; negative numbers cut."""
     x = tensor(inputs)
     mode = node.get("mode", "constant")

@@ -14,7 +14,7 @@ Inputs = Sequence[Value | None]
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """A node of the file.
 
     Attributes:
@@ -35,7 +35,7 @@ class Node:
         return self.attributes.get(name, default)
 
 
-Row = Callable[[Node, Inputs], Value | list[Value]]
+Row = Callable[[OnnxNode, Inputs], Value | list[Value]]
 
 
 def tensor(inputs: Inputs, position: int = 0) -> Tensor:
@@ -62,7 +62,7 @@ def given(inputs: Inputs, position: int, what: str = "numbers") -> np.ndarray:
     return value
 
 
-def integers(node: Node, inputs: Inputs, position: int, name: str) -> list[int] | None:
+def integers(node: OnnxNode, inputs: Inputs, position: int, name: str) -> list[int] | None:
     """What later opsets have as an input and earlier ones as an attribute."""
     value = constant(inputs, position)
     found = node.get(name, None) if value is None else value.reshape(-1)

@@ -13,7 +13,7 @@ from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned, elem
 from realtime_lrp.models.onnx.moves import taken
 from realtime_lrp.models.onnx.nodes import (
     Inputs,
-    Node,
+    OnnxNode,
     Row,
     Value,
     constant,
@@ -25,7 +25,7 @@ from realtime_lrp.models.onnx.nodes import (
 from realtime_lrp.models.onnx.windows import picture
 
 
-def gemm(node: Node, inputs: Inputs) -> Value:
+def gemm(node: OnnxNode, inputs: Inputs) -> Value:
     """A dense layer: alpha * x w + beta * bias."""
     x = tensor(inputs)
     weights = given(inputs, 1, "weights")
@@ -39,7 +39,7 @@ def gemm(node: Node, inputs: Inputs) -> Value:
     return elementwise(tf.add, [product, node.get("beta", 1.0) * bias], node.keep)
 
 
-def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
+def _dense(node: OnnxNode, x: Tensor, weights: np.ndarray) -> Tensor:
     """The last axis times a matrix [in, out]."""
     last = len(x.axes) - 1
     if x.shape[last] != weights.shape[0]:
@@ -55,7 +55,7 @@ def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
     return x.holding(held)
 
 
-def matrix_product(node: Node, inputs: Inputs) -> Value:
+def matrix_product(node: OnnxNode, inputs: Inputs) -> Value:
     """A product of matrices, the last two axes of each tensor."""
     first, second = (
         one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs[:2])
@@ -70,7 +70,7 @@ def matrix_product(node: Node, inputs: Inputs) -> Value:
     return _product(node, first, second)
 
 
-def _product(node: Node, *both: Value) -> Tensor:
+def _product(node: OnnxNode, *both: Value) -> Tensor:
     """A product of matrices; a constant is the same for each picture."""
     first, second = (
         Tensor.of_constant(one) if isinstance(one, np.ndarray) else one for one in both
@@ -85,7 +85,7 @@ def _product(node: Node, *both: Value) -> Tensor:
     return a.holding(tf.matmul(*held))
 
 
-def einsum(node: Node, inputs: Inputs) -> Value:
+def einsum(node: OnnxNode, inputs: Inputs) -> Value:
     """A product by an equation."""
     equation = node.get("equation", "").replace(" ", "")
     parts = re.fullmatch("([a-zA-Y]+)(?:,([a-zA-Y]+))?->([a-zA-Y]+)", equation)
@@ -110,7 +110,7 @@ def einsum(node: Node, inputs: Inputs) -> Value:
 def reduction(reduce: Callable[..., tf.Tensor], first: int = 0) -> Row:
     """Makes the row of a function of all entries along axes: those given, or all from `first`."""
 
-    def row(node: Node, inputs: Inputs) -> Value:
+    def row(node: OnnxNode, inputs: Inputs) -> Value:
         x = tensor(inputs)
         axes = integers(node, inputs, 1, "axes")
         if not axes and node.get("noop_with_empty_axes", 0):
@@ -125,7 +125,7 @@ def reduction(reduce: Callable[..., tf.Tensor], first: int = 0) -> Row:
     return row
 
 
-def softmax(node: Node, inputs: Inputs) -> Value:
+def softmax(node: OnnxNode, inputs: Inputs) -> Value:
     """Softmax and LogSoftmax along an axis; before opset 13 along all from it on."""
     x = tensor(inputs)
     compute = tf.nn.log_softmax if node.kind == "LogSoftmax" else tf.nn.softmax
@@ -138,7 +138,7 @@ def softmax(node: Node, inputs: Inputs) -> Value:
     return x.reshaped(shape) if len(x.axes) != len(shape) else x
 
 
-def unit_length(node: Node, inputs: Inputs) -> Value:
+def unit_length(node: OnnxNode, inputs: Inputs) -> Value:
     """LpNormalization: entries divided by their norm along an axis."""
     x = tensor(inputs)
     norm = tf.abs if node.get("p", 2) == 1 else tf.square
@@ -147,7 +147,7 @@ def unit_length(node: Node, inputs: Inputs) -> Value:
     return x.holding(x.held / (total if norm is tf.abs else tf.sqrt(total)))
 
 
-def lrn(node: Node, inputs: Inputs) -> Value:
+def lrn(node: OnnxNode, inputs: Inputs) -> Value:
     """Entries divided by a power of the squares of some channels around them."""
     x = picture(inputs)
     size = int(node.get("size", 1))
@@ -161,7 +161,7 @@ def lrn(node: Node, inputs: Inputs) -> Value:
     return x.holding(x.held / tf.pow(bias + alpha / size * total, beta))
 
 
-def batch_norm(node: Node, inputs: Inputs) -> Value:
+def batch_norm(node: OnnxNode, inputs: Inputs) -> Value:
     """Batch norm with constant statistics."""
     if node.get("training_mode", 0):
         raise CannotReadError("normalises by the pictures of the batch (training)")
@@ -182,7 +182,7 @@ def batch_norm(node: Node, inputs: Inputs) -> Value:
 
 
 def _normalised(
-    node: Node, x: Tensor, axis: int, gamma: np.ndarray | None, beta: np.ndarray | None
+    node: OnnxNode, x: Tensor, axis: int, gamma: np.ndarray | None, beta: np.ndarray | None
 ) -> Tensor:
     """Mean 0 and deviation 1 along the axes from `axis` on; then gamma and beta.
 
@@ -207,7 +207,7 @@ def _normalised(
     return x.holding(held * factor + offset)
 
 
-def layer_norm(node: Node, inputs: Inputs) -> Value:
+def layer_norm(node: OnnxNode, inputs: Inputs) -> Value:
     """LayerNormalization and RMSNormalization."""
     if node.outputs > 1:
         raise CannotReadError("has more than one output")
@@ -216,7 +216,7 @@ def layer_norm(node: Node, inputs: Inputs) -> Value:
     return _normalised(node, x, x.axis(node.get("axis", -1)), *arrays)
 
 
-def group_norm(node: Node, inputs: Inputs) -> Value:
+def group_norm(node: OnnxNode, inputs: Inputs) -> Value:
     """GroupNormalization; InstanceNormalization has one channel in each group."""
     x = tensor(inputs)
     scale = given(inputs, 1, "gamma")
@@ -233,7 +233,7 @@ def group_norm(node: Node, inputs: Inputs) -> Value:
     return _normalised(node, grouped, 2, gamma, beta).reshaped(shape)
 
 
-def mean_variance_norm(node: Node, inputs: Inputs) -> Value:
+def mean_variance_norm(node: OnnxNode, inputs: Inputs) -> Value:
     """MeanVarianceNormalization: mean 0 and deviation 1 along some axes."""
     x = tensor(inputs)
     own = [x.axis(one) for one in node.get("axes", [0, 2, 3])]
@@ -242,7 +242,7 @@ def mean_variance_norm(node: Node, inputs: Inputs) -> Value:
     return turned.transposed(np.argsort(order).tolist())
 
 
-def attention(node: Node, inputs: Inputs) -> Value:
+def attention(node: OnnxNode, inputs: Inputs) -> Value:
     """softmax(scale q k^T + mask) v, of heads [1, heads, tokens, depth] or tokens."""
     q, k, v = (tensor(inputs, n) for n in range(3))
     if len(q.axes) == 3:
@@ -260,7 +260,7 @@ def _in_heads(x: Tensor, heads: int) -> Tensor:
     return x.reshaped([batch, tokens, heads, size // heads]).transposed((0, 2, 1, 3))
 
 
-def _attended(node: Node, inputs: Inputs, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _attended(node: OnnxNode, inputs: Inputs, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The attention of heads; several may share their keys and values."""
     mask = constant(inputs, 3, "a mask")
     cap = float(node.get("softcap", 0.0))

@@ -24,8 +24,8 @@ from realtime_lrp.models.labels import written_labels
 from realtime_lrp.models.network import Network, tell_preparation
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
-from realtime_lrp.models.onnx.heads import Head, detector, head_of
-from realtime_lrp.models.onnx.nodes import Node, Value, finite_mask
+from realtime_lrp.models.onnx.heads import DetectorHead, detector, head_of
+from realtime_lrp.models.onnx.nodes import OnnxNode, Value, finite_mask
 from realtime_lrp.models.onnx.preparing import preparation
 from realtime_lrp.models.onnx.rows import MICROSOFT, row_of
 from realtime_lrp.models.saved_models import SavedOperations
@@ -70,7 +70,7 @@ def load_onnx(
         )
     with naming_the_file(shown, f"{shown} is not an ONNX file that can be read", EXPECTED):
         file = read_onnx(path, output)
-        reader = _Reader(file, shown, size, asked=output is not None)
+        reader = _OnnxReader(file, shown, size, asked=output is not None)
         saved = reader.read()
         name = re.sub(r"[^\w.-]", "_", path.stem) or "onnx"
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
@@ -91,7 +91,7 @@ def load_onnx(
     return replace(network, labels=labels if len(labels) == classes else None)
 
 
-class _Reader:
+class _OnnxReader:
     """The state while a file is read."""
 
     def __init__(
@@ -104,7 +104,7 @@ class _Reader:
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
         self.entries = 0  # entries of all constants that were computed
-        self.head: Head | None = None
+        self.head: DetectorHead | None = None
         self.said = ""  # what outputs were taken for
         self.prepared = "", ""  # how pictures are prepared, and what says so
         self.labels = written_labels(file.about.get("names", ""))
@@ -239,7 +239,7 @@ class _Reader:
             inputs = [finite_mask(one) if isinstance(one, np.ndarray) else one for one in inputs]
         inputs = _of_one_picture(node.op_type, inputs, self.file.shape[0] or 1)
         attributes = {one.name: _attribute(one) for one in node.attribute}
-        one = Node(node.op_type, attributes, self.file.version, len(node.output), self._keep)
+        one = OnnxNode(node.op_type, attributes, self.file.version, len(node.output), self._keep)
         outputs = row(one, inputs)
         return outputs if isinstance(outputs, list) else [outputs]
 

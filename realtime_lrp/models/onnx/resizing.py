@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.moves import along, taken
-from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, given, tensor
+from realtime_lrp.models.onnx.nodes import Inputs, OnnxNode, Value, constant, given, tensor
 
 RESIZES: dict[tuple[str, str], Callable[..., tf.Tensor]] = {
     ("linear", "align_corners"): functools.partial(tf.raw_ops.ResizeBilinear, align_corners=True),
@@ -28,7 +28,7 @@ ROUNDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 """How a place between pixels becomes the nearest pixel's."""
 
 
-def resize(node: Node, inputs: Inputs) -> Value:
+def resize(node: OnnxNode, inputs: Inputs) -> Value:
     """Resize and Upsample: other sizes, by the nearest entry or a weighted sum of several.
 
     Weighted sums that TensorFlow has no operation for are products with a constant matrix for each
@@ -70,7 +70,7 @@ def resize(node: Node, inputs: Inputs) -> Value:
 
 
 def _scales_and_sizes(
-    node: Node, inputs: Inputs, before: list[int]
+    node: OnnxNode, inputs: Inputs, before: list[int]
 ) -> tuple[list[float], list[int]]:
     """How many times larger each axis becomes, and how large."""
     scales = constant(inputs, 1 if node.kind == "Upsample" or node.version < 11 else 2, "scales")
@@ -108,7 +108,9 @@ def _places(where: str, before: int, size: int, scale: float) -> np.ndarray:
     return ways[where]
 
 
-def _weights(node: Node, mode: str, places: np.ndarray, before: int, scale: float) -> np.ndarray:
+def _weights(
+    node: OnnxNode, mode: str, places: np.ndarray, before: int, scale: float
+) -> np.ndarray:
     """What each old entry counts in each new one, float32 [size, before]."""
     wide = max(1 / scale, 1.0) if node.get("antialias", 0) else 1.0
     reach = math.ceil((2 if mode == "cubic" else 1) * wide)
@@ -130,7 +132,7 @@ def _weights(node: Node, mode: str, places: np.ndarray, before: int, scale: floa
     return matrix.astype(np.float32)
 
 
-def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
+def _times(x: Tensor, axis: int, matrix: np.ndarray, node: OnnxNode) -> Tensor:
     """A matrix [size, before] times the entries along an axis.
 
     The constant stands first: so its relevance follows a weighted sum, not a layer.
@@ -144,7 +146,7 @@ def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
     return x.holding(tf.reshape(held, [-1, *shape[1:place], len(matrix), *shape[place + 1 :]]))
 
 
-def affine_grid(node: Node, inputs: Inputs) -> Value:
+def affine_grid(node: OnnxNode, inputs: Inputs) -> Value:
     """The places [N, rows, columns, 2], for GridSample, that matrices [N, 2, 3] turn a grid to."""
     matrices = tensor(inputs)
     sizes = given(inputs, 1, "sizes")
@@ -158,7 +160,7 @@ def affine_grid(node: Node, inputs: Inputs) -> Value:
     return Tensor(tf.reshape(held, [-1, int(sizes[0]), *rows.shape, 2]), (1, 2, 3, 4))
 
 
-def grid_sample(node: Node, inputs: Inputs) -> Value:
+def grid_sample(node: OnnxNode, inputs: Inputs) -> Value:
     """Entries [N, C, H, W] at places [N, rows, columns, 2] from -1 to 1, between four pixels.
 
     All channels have the same four shares: as such they let through, and get no relevance.

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
-from realtime_lrp.models.onnx.nodes import Inputs, Node, Row, Value, constant, given, tensor
+from realtime_lrp.models.onnx.nodes import Inputs, OnnxNode, Row, Value, constant, given, tensor
 
 LOWEST = -3.0e38  # the border of a max pool: no entry is lower
 
@@ -36,7 +36,7 @@ def also_of_sequences(row: Row) -> Row:
     """Makes a row of pictures [1, C, H, W] one of sequences [1, C, L] too."""
 
     @functools.wraps(row)
-    def of_either(node: Node, inputs: Inputs) -> Value | list[Value]:
+    def of_either(node: OnnxNode, inputs: Inputs) -> Value | list[Value]:
         x = tensor(inputs)
         if len(x.axes) != 3:
             return row(node, inputs)
@@ -59,7 +59,7 @@ def also_of_sequences(row: Row) -> Row:
     return of_either
 
 
-def _pair(node: Node, name: str, least: int = 1, count: int = 2) -> list[int]:
+def _pair(node: OnnxNode, name: str, least: int = 1, count: int = 2) -> list[int]:
     """An attribute with one number for rows and one for columns, the least unless given."""
     found = [int(one) for one in node.get(name, [least] * count)]
     if len(found) != count or min(found) < least:
@@ -67,14 +67,14 @@ def _pair(node: Node, name: str, least: int = 1, count: int = 2) -> list[int]:
     return found
 
 
-def _pads(node: Node) -> list[list[int]]:
+def _pads(node: OnnxNode) -> list[list[int]]:
     """The border before and after rows and columns that the attribute `pads` says."""
     pads = _pair(node, "pads", 0, 4)
     return [pads[::2], pads[1::2]]
 
 
 def _border(
-    node: Node, sizes: Sequence[int], window: Sequence[int], mode: str = ""
+    node: OnnxNode, sizes: Sequence[int], window: Sequence[int], mode: str = ""
 ) -> list[list[int]]:
     """What is added before and after rows and columns, in the node's own mode or another."""
     mode = mode or node.get("auto_pad", "NOTSET")
@@ -101,7 +101,7 @@ def _border(
 
 
 def _padding(
-    node: Node, border: list[list[int]], sizes: Sequence[int], window: Sequence[int]
+    node: OnnxNode, border: list[list[int]], sizes: Sequence[int], window: Sequence[int]
 ) -> str:
     """What TensorFlow calls a border: VALID, SAME, or "" where it has no name."""
     if not any(map(any, border)):
@@ -109,13 +109,13 @@ def _padding(
     return "SAME" if border == _border(node, sizes, window, "SAME_UPPER") else ""
 
 
-def _biased(node: Node, held: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
+def _biased(node: OnnxNode, held: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
     """With a bias, one for each channel, if there is one."""
     return held if bias is None else held + node.keep(bias.reshape(1, 1, 1, -1))
 
 
 @also_of_sequences
-def conv(node: Node, inputs: Inputs) -> Value:
+def conv(node: OnnxNode, inputs: Inputs) -> Value:
     """Conv, with groups, strides, dilations and any border."""
     x = picture(inputs)
     weights = given(inputs, 1, "weights")
@@ -146,7 +146,7 @@ def conv(node: Node, inputs: Inputs) -> Value:
 
 
 @also_of_sequences
-def conv_transpose(node: Node, inputs: Inputs) -> Value:
+def conv_transpose(node: OnnxNode, inputs: Inputs) -> Value:
     """ConvTranspose; groups and dilations become zeros among its weights."""
     x = picture(inputs)
     weights = given(inputs, 1, "weights")
@@ -190,7 +190,7 @@ def conv_transpose(node: Node, inputs: Inputs) -> Value:
     return x.holding(_biased(node, held, bias))
 
 
-def _pool(node: Node, inputs: Inputs) -> tuple[Tensor, list[int], list[list[int]], str]:
+def _pool(node: OnnxNode, inputs: Inputs) -> tuple[Tensor, list[int], list[list[int]], str]:
     """What a pool reads, its window and border, and what TensorFlow calls the border."""
     x = picture(inputs)
     window = _pair(node, "kernel_shape")
@@ -201,7 +201,7 @@ def _pool(node: Node, inputs: Inputs) -> tuple[Tensor, list[int], list[list[int]
 
 
 @also_of_sequences
-def max_pool(node: Node, inputs: Inputs) -> Value:
+def max_pool(node: OnnxNode, inputs: Inputs) -> Value:
     """The largest entry of each window."""
     x, window, border, padding = _pool(node, inputs)
     held = x.held
@@ -213,7 +213,7 @@ def max_pool(node: Node, inputs: Inputs) -> Value:
 
 
 @also_of_sequences
-def average_pool(node: Node, inputs: Inputs) -> Value:
+def average_pool(node: OnnxNode, inputs: Inputs) -> Value:
     """The mean of each window; the border counts if `count_include_pad` says so."""
     x, window, border, padding = _pool(node, inputs)
     counted = _pads(node)

@@ -38,7 +38,7 @@ OPERATORS = _names(schema.BuiltinOperator)
 TYPES = _names(schema.TensorType)
 
 
-class Operation(NamedTuple):
+class TfliteOperation(NamedTuple):
     """An operation; tensors have numbers, -1 is an input that is left out."""
 
     kind: str
@@ -47,7 +47,7 @@ class Operation(NamedTuple):
     outputs: list[int]
 
 
-class Tensor(NamedTuple):
+class TfliteTensor(NamedTuple):
     """A tensor; where sizes are open, `signature` has -1 for them and `shape` 1.
 
     `ends` are the lowest and the highest value that quantised numbers can stand for.
@@ -89,7 +89,7 @@ class TfliteFile:
         self.outputs = {chosen: self.outputs[chosen]}
         self.operations = self._needed()
 
-    def tensor(self, number: int) -> Tensor:
+    def tensor(self, number: int) -> TfliteTensor:
         """What the file says of a tensor."""
         one = self.graph.Tensors(number)
         shape = _list(one.ShapeAsNumpy())
@@ -101,7 +101,7 @@ class TfliteFile:
             zero = int(np.ravel(held.ZeroPointAsNumpy())[0])
             ends = (most.min - zero) * held.Scale(0), (most.max - zero) * held.Scale(0)
         signature = _list(one.ShapeSignatureAsNumpy()) or shape
-        return Tensor(_text(one.Name()), shape, signature, kind, ends)
+        return TfliteTensor(_text(one.Name()), shape, signature, kind, ends)
 
     def arrays(self) -> dict[int, np.ndarray]:
         """The constants that operations read; floating numbers, and quantised ones, as float32."""
@@ -121,7 +121,7 @@ class TfliteFile:
                 names[one.TensorIndex()] = _text(one.Name())
         return {names[number]: number for number in numbers}
 
-    def _needed(self) -> list[Operation]:
+    def _needed(self) -> list[TfliteOperation]:
         """The operations that outputs depend on; as the file has them in order, none in circles."""
         count = self.graph.OperatorsLength()
         model = self.model
@@ -144,7 +144,7 @@ class TfliteFile:
             kind = _text(code.CustomCode()) if kind == "CUSTOM" else kind
             options = one.BuiltinOptions()
             options = options and schema.BuiltinOptionsCreator(one.BuiltinOptionsType(), options)
-            found.append(Operation(kind, options, inputs, outputs))
+            found.append(TfliteOperation(kind, options, inputs, outputs))
         if self.picture not in needed:
             raise ValueError("its output does not depend on its pictures")
         return found[::-1]

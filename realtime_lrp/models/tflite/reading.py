@@ -14,8 +14,8 @@ from realtime_lrp.errors import DamagedInputError, UsageError, first_line
 from realtime_lrp.models.network import Network, prepared, tell_preparation
 from realtime_lrp.models.preparing import scaled_pictures
 from realtime_lrp.models.saved_models import SavedOperations
-from realtime_lrp.models.tflite.file import Operation, TfliteFile
-from realtime_lrp.models.tflite.rows import BATCH, FUSED, ROWS, Node, batch_axis, numbers
+from realtime_lrp.models.tflite.file import TfliteFile, TfliteOperation
+from realtime_lrp.models.tflite.rows import BATCH, FUSED, ROWS, TfliteNode, batch_axis, numbers
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
 from realtime_lrp.relevance.reading.tracing import CannotReadError
@@ -46,7 +46,7 @@ def load_tflite(
     problem = f"{shown} is no TensorFlow Lite file that can be read"
     with naming_the_file(shown, problem, "Expected one that tf.lite.TFLiteConverter has written."):
         file = TfliteFile(path, output)
-        reader = _Reader(file, shown, size)
+        reader = _TfliteReader(file, shown, size)
         saved = reader.read()
         name = re.sub(r"[^\w.-]", "_", path.stem) or "tflite"
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
@@ -60,7 +60,7 @@ def load_tflite(
     return Network(name, model, way, labels)
 
 
-class _Reader:
+class _TfliteReader:
     """The state while a file is read."""
 
     def __init__(self, file: TfliteFile, shown: str, size: tuple[int, int] | None) -> None:
@@ -104,7 +104,7 @@ class _Reader:
             self.weights,
         )  # fmt: skip
 
-    def _read(self, operation: Operation) -> None:
+    def _read(self, operation: TfliteOperation) -> None:
         """Makes the operations of one, under its name; turns every error into one with the name."""
         name = self.file.tensor(operation.outputs[0]).name.strip("/") or operation.kind
         scope = re.sub(r"[^\w./-]", "_", name, flags=re.ASCII).lstrip("_./-") or operation.kind
@@ -121,7 +121,7 @@ class _Reader:
             ) from error
         self.names |= {one.name: name for one in self.graph.get_operations()[before:]}
 
-    def _outputs(self, operation: Operation) -> list[Any]:
+    def _outputs(self, operation: TfliteOperation) -> list[Any]:
         if operation.kind not in ROWS:
             raise CannotReadError(
                 "has no rule.\nConvert the network without it, or add a row to ROWS in "
@@ -135,7 +135,7 @@ class _Reader:
             block = tuple(numbers(np.asarray(inputs[1])))
         if operation.kind != "BATCH_TO_SPACE_ND" and block != (1, 1):
             self.blocks.update(dict.fromkeys(operation.outputs, block))
-        node = Node(operation.kind, operation.options, shape, self._keep, block)
+        node = TfliteNode(operation.kind, operation.options, shape, self._keep, block)
         outputs = ROWS[operation.kind](node, *inputs)
         outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
         clipped = operation.kind in CLIPPED and made.ends is not None and made.ends[0] == 0

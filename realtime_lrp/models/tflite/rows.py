@@ -20,7 +20,7 @@ BATCH = 10007
 """The pictures in a batch while shapes are found: a prime that no size of a network has."""
 
 
-class Node(NamedTuple):
+class TfliteNode(NamedTuple):
     """An operation.
 
     `shape` is its output's for one picture, None where the file leaves it open; `keep` makes
@@ -70,7 +70,7 @@ def numbers(constant: np.ndarray) -> list[int]:
     return [int(one) for one in constant.ravel()]
 
 
-def convolution(node: Node, x: tf.Tensor, weights: np.ndarray, bias: Any = None) -> tf.Tensor:
+def convolution(node: TfliteNode, x: tf.Tensor, weights: np.ndarray, bias: Any = None) -> tf.Tensor:
     """A convolution of all channels, in groups, or of each channel."""
     each = node.kind == "DEPTHWISE_CONV_2D"
     kernel = weights.transpose((1, 2, 0, 3) if each else (1, 2, 3, 0))
@@ -86,7 +86,7 @@ def convolution(node: Node, x: tf.Tensor, weights: np.ndarray, bias: Any = None)
 
 
 def transposed_convolution(
-    node: Node, shape: Any, weights: np.ndarray, x: tf.Tensor, bias: Any = None
+    node: TfliteNode, shape: Any, weights: np.ndarray, x: tf.Tensor, bias: Any = None
 ) -> tf.Tensor:
     """The transpose of a convolution."""
     sizes = [shape_of(x)[0], *(node.shape or numbers(shape))[1:]]
@@ -94,7 +94,7 @@ def transposed_convolution(
     return node.biased(tf.nn.conv2d_transpose(x, kernel, sizes, *node.windows()), bias)
 
 
-def dense(node: Node, x: tf.Tensor, weights: np.ndarray, bias: Any = None) -> tf.Tensor:
+def dense(node: TfliteNode, x: tf.Tensor, weights: np.ndarray, bias: Any = None) -> tf.Tensor:
     """A dense layer on the last axis."""
     if not node.get("keepNumDims") and len(x.shape) != 2:
         rows = math.prod(x.shape) // BATCH // weights.shape[1]
@@ -122,14 +122,14 @@ def reshaped(x: tf.Tensor, shape: list[int]) -> tf.Tensor:
     return tf.reshape(x, [*sizes[:place], -1, *sizes[place + 1 :]])
 
 
-def reshape(node: Node, x: tf.Tensor, shape: Any = None) -> tf.Tensor:
+def reshape(node: TfliteNode, x: tf.Tensor, shape: Any = None) -> tf.Tensor:
     """The same entries in another shape."""
     if node.shape is not None:
         return reshaped(x, node.shape)
     return tf.squeeze(x, node.get("squeezeDims")) if shape is None else tf.reshape(x, shape)
 
 
-def strided_slice(node: Node, x: Any, *ends: Any) -> tf.Tensor:
+def strided_slice(node: TfliteNode, x: Any, *ends: Any) -> tf.Tensor:
     """Python's slices; of the batch all pictures."""
     names = ("begin", "end", "ellipsis", "newAxis", "shrinkAxis")
     masks = [node.get(f"{name}Mask") for name in names]
@@ -140,13 +140,13 @@ def strided_slice(node: Node, x: Any, *ends: Any) -> tf.Tensor:
     return tf.strided_slice(x, *ends, *masks)
 
 
-def slice_(node: Node, x: tf.Tensor, begin: Any, sizes: np.ndarray) -> tf.Tensor:
+def slice_(node: TfliteNode, x: tf.Tensor, begin: Any, sizes: np.ndarray) -> tf.Tensor:
     """Some entries along each axis; of the batch all pictures."""
     axis = batch_axis(x)
     return tf.slice(x, begin, [-1 if n == axis else one for n, one in enumerate(numbers(sizes))])
 
 
-def in_blocks(node: Node, x: tf.Tensor, block: np.ndarray, border: np.ndarray) -> tf.Tensor:
+def in_blocks(node: TfliteNode, x: tf.Tensor, block: np.ndarray, border: np.ndarray) -> tf.Tensor:
     """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: the border alone is left of them."""
     (top, bottom), (left, right) = border.tolist()
     if node.kind == "SPACE_TO_BATCH_ND":
@@ -157,7 +157,7 @@ def in_blocks(node: Node, x: tf.Tensor, block: np.ndarray, border: np.ndarray) -
 def joined(join: Callable[..., tf.Tensor]) -> Row:
     """Makes the row of tensors one after the other; a constant is the same for each picture."""
 
-    def row(node: Node, *inputs: Any) -> tf.Tensor:
+    def row(node: TfliteNode, *inputs: Any) -> tf.Tensor:
         batch = next((shape_of(one)[0] for one in inputs if batch_axis(one) == 0), None)
         parts = [
             tf.broadcast_to(node.keep(one), [batch, *one.shape[1:]])
@@ -175,7 +175,7 @@ def reduction(reduce: Callable[..., tf.Tensor]) -> Row:
     return lambda node, x, axes: reduce(x, numbers(axes), keepdims=bool(node.get("keepDims")))
 
 
-def cast(node: Node, x: Any) -> tf.Tensor:
+def cast(node: TfliteNode, x: Any) -> tf.Tensor:
     """Another type; all that is computed of the picture has floating numbers here."""
     x = tf.convert_to_tensor(x)
     kind = TYPES[node.get("outDataType")].lower()
@@ -187,7 +187,7 @@ def cast(node: Node, x: Any) -> tf.Tensor:
 def of_tensors(function: Callable[..., tf.Tensor], **options: str) -> Row:
     """Makes the row of a function of tensors; `options` has what the schema calls its options."""
 
-    def row(node: Node, *inputs: Any) -> tf.Tensor:
+    def row(node: TfliteNode, *inputs: Any) -> tf.Tensor:
         tensors = [node.keep(one) if isinstance(one, np.ndarray) else one for one in inputs]
         return function(*tensors, **{name: node.get(one) for name, one in options.items()})
 

@@ -33,7 +33,7 @@ def _known(name: str) -> str:
     return name
 
 
-class Step(BaseModel):
+class LectureStep(BaseModel):
     """A step of a lecture."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -46,7 +46,7 @@ class Step(BaseModel):
         return [COMMANDS[name] for name in self.do]
 
 
-def load_lecture(config: Config) -> tuple[Step, ...]:
+def load_lecture(config: Config) -> tuple[LectureStep, ...]:
     """The steps of the lecture that a configuration names, if any.
 
     Raises:
@@ -62,9 +62,9 @@ def load_lecture(config: Config) -> tuple[Step, ...]:
         raise MissingInputError(f"There is no lecture {name!r}: expected {known}, or a file.")
     steps, _ = read_as(
         file,
-        Annotated[list[Step], Field(min_length=1)],
+        Annotated[list[LectureStep], Field(min_length=1)],
         "expected steps, each with 'say:' in a line that begins with a dash",
-        Step,
+        LectureStep,
     )
     return tuple(steps)
 

@@ -15,7 +15,7 @@ from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.lecture import Step
+from realtime_lrp.realtime.viewer.lecture import LectureStep
 from realtime_lrp.realtime.viewer.words import Words, words_for
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.geometry import Box
@@ -91,7 +91,7 @@ class ViewerState:
     # the methods and composites that are shown side by side with the main one
     panels: tuple[str, ...]
     mirror: bool  # whether pictures are mirrored
-    lecture: tuple[Step, ...] = ()  # what the clicker goes through, if anything
+    lecture: tuple[LectureStep, ...] = ()  # what the clicker goes through, if anything
     step: int = 0  # which step of it is shown
     alone: bool = False  # whether of several networks the first one is shown alone
     tiled: bool = False  # whether all maps stand side by side
@@ -246,7 +246,9 @@ class ViewerState:
         return {"region": text} | ({"follow": None} if region else {})
 
 
-def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] = ()) -> ViewerState:
+def first_state(
+    config: Config, request: MapRequest, lecture: tuple[LectureStep, ...] = ()
+) -> ViewerState:
     """The state at the start."""
     if config.live.concepts:
         request = replace(request, concepts=ConceptRequest())

@@ -30,7 +30,7 @@ TURNED = [1, 0, 3, 2]
 """Turns boxes of a network, y0, x0, y1, x1, and ours into each other."""
 
 
-class Best(NamedTuple):
+class BestBoxes(NamedTuple):
     """The best boxes of a batch, best first. Where fewer are left the score is 0."""
 
     boxes: tf.Tensor  # float32 [B, top, 4], x0, y0, x1, y1 in pixels of the input
@@ -59,11 +59,11 @@ def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor,
     return tf.cast(boxes, tf.float32), tf.cast(tensors[ends.scores], tf.float32)
 
 
-def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
+def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> BestBoxes:
     """The `top` best boxes that do not overlap, at most one for each place."""
     places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
-    return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
+    return BestBoxes(tf.gather(boxes, places, batch_dims=1), labels, values, places)
 
 
 def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors) -> DrawnBoxes:
@@ -170,7 +170,7 @@ def share_inside(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(inside, tf.reduce_sum(positive, [1, 2]))
 
 
-Found = tuple[Best, tf.Tensor, tf.Tensor, tf.Tensor]
+Found = tuple[BestBoxes, tf.Tensor, tf.Tensor, tf.Tensor]
 """The best boxes of a batch, with maps, taken and inside of `Detections`; some have the score 0."""
 
 

@@ -24,12 +24,11 @@ from axe_playwright_python.sync_playwright import Axe
 from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
-from segments import LABELS, coloured, picture
 from served import TOKEN, Role, StandIn, serving_pages
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.messages import VisitorMap, join_message
-from realtime_lrp.realtime.viewer.events import LessonKey
+from realtime_lrp.realtime.viewer.events import Clicked, LessonKey, Pointed
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
 from realtime_lrp.view import keys
 
@@ -488,34 +487,33 @@ def test_the_page_is_accessible(page):
     expect(page.locator("#concept-rows")).to_be_hidden()
 
 
-@pytest.mark.parametrize("screen", [(1920, 1080), (1280, 720), (960, 600), (640, 480)])
-def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page, screen):
+def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page):
     """And nothing is wider or higher than the screen, which small ones need whole."""
     page.click("#concepts")
     expect(page.locator("#concept-rows button")).to_have_count(4)
-    page.set_viewport_size({"width": screen[0], "height": screen[1]})
-    if screen[0] < 960:
-        page.keyboard.press("f")
     width = "Math.min(view.clientWidth, view.clientHeight * 640 / 480)"
     root = (
         "(({scrollWidth, scrollHeight}) => [scrollWidth, scrollHeight])(document.scrollingElement)"
     )
-    until(page, lambda: page.evaluate(root) == [*screen])
-    until(page, lambda: page.evaluate(width) >= 0.65 * screen[0] - 0.5)
-    if screen[0] < 960:
-        page.keyboard.press("f")
+    for screen in ((1920, 1080), (1280, 720), (960, 600), (640, 480)):
+        page.set_viewport_size({"width": screen[0], "height": screen[1]})
+        if screen[0] < 960:
+            page.keyboard.press("f")
+        until(page, lambda screen=screen: page.evaluate(root) == [*screen])
+        until(page, lambda least=0.65 * screen[0] - 0.5: page.evaluate(width) >= least)
+    page.keyboard.press("f")
     page.set_viewport_size(DESKTOP["viewport"])
     page.click("#concepts")
     expect(page.locator("#concept-rows")).to_be_hidden()
 
 
-def test_a_small_laptop_shows_all_controls_without_scrolling(visit, address):
+def test_a_small_laptop_shows_all_controls_without_scrolling(page):
     """With picture, film and answer, at the size that a browser leaves of 1280 by 800."""
-    laptop = visit(address, viewport={"width": 1280, "height": 657})
-    ready(laptop)
+    page.set_viewport_size({"width": 1280, "height": 657})
     overflow = "(one => one.scrollHeight - one.clientHeight)(document.getElementById('side'))"
-    assert laptop.evaluate(overflow) <= 0
-    assert laptop.evaluate("document.documentElement.scrollHeight") == 657
+    until(page, lambda: page.evaluate("document.documentElement.scrollHeight") == 657)
+    assert page.evaluate(overflow) <= 0
+    page.set_viewport_size(DESKTOP["viewport"])
 
 
 def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
@@ -536,18 +534,49 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
     assert violations(phone) == []
 
 
+NEWS = {
+    "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
+    "frozen": False, "loading": "", "maps": 1.0, "timeline": None, "brush": 0.1, "look": {},
+    "region": [0, 0, 1, 1], "text_size": "medium",
+}  # fmt: skip
+
+OFFERED = {"type": "choices", "methods": [], "composites": [], "look": [], "targets": [],
+           "commands": [("Space", "freeze the picture", "freeze", ["space"])]}  # fmt: skip
+
+
+def test_what_the_mouse_is_over_and_where_a_finger_taps_is_said(visit):
+    """In pixels of the canvas, which is drawn larger; where a place chooses what is explained."""
+    with serving_pages() as served:
+        served.exchange.say("choices", json.dumps(OFFERED))
+        served.exchange.say("news", json.dumps(NEWS | {"points": True}))
+
+        def place(**options):
+            page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **options)
+            until(page, lambda: (served.publish(200), size(page) == [64, 48])[1])
+            box = page.locator("#view").bounding_box()
+            scale = min(box["width"] / 64, box["height"] / 48)
+            right = box["x"] + box["width"] / 2 + 20 * scale
+            return page, (right, box["y"] + box["height"] / 2)
+
+        def said(kind):
+            return [one.at for one in served.messages if isinstance(one, kind)]
+
+        page, at = place(**DESKTOP)
+        page.mouse.move(*at)
+        until(page, lambda: (52, 24) in said(Pointed))
+        page.mouse.move(0, 0)
+        until(page, lambda: said(Pointed)[-1] is None)
+        phone, at = place(**PHONE)
+        phone.touchscreen.tap(*at)
+        until(phone, lambda: said(Clicked) == [(52, 24)])
+
+
 def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(visit):
-    news = {
-        "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
-        "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
-        "look": {}, "region": [0, 0, 1, 1],
-    }  # fmt: skip
-    offered = {kind: [] for kind in ("methods", "composites", "look", "targets")}
-    offered["commands"] = [("Space", "freeze the picture", "freeze", ["space"])]
+    news = NEWS | {"loading": "loading vgg16", "maps": 0.0}
     with serving_pages() as served:
         page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
         expect(page.locator("#freeze")).to_be_disabled()
-        served.exchange.say("choices", json.dumps({"type": "choices", **offered}))
+        served.exchange.say("choices", json.dumps(OFFERED))
         until(page, lambda: served.exchange.picture_wanted)
         served.exchange.say("news", json.dumps(news))
         expect(page.locator("#controls-notice")).to_contain_text("loading vgg16")
@@ -639,13 +668,8 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
     """The server hears of one until it is let go, or tapped again; who watches has none."""
     classes = [["1", "cup", 7], ["0", "nothing", 0]]
     lesson = {"classes": classes, "shown": "cup", "doing": "", "last": "cup"}
-    news = {
-        "type": "news", "look": {}, "text_size": "medium", "right": [], "left": [], "maps": 1,
-        "notice": "", "timeline": None, "frozen": False, "loading": "", "lesson": lesson,
-        "region": [0, 0, 1, 1],
-    }  # fmt: skip
     with serving_pages() as served:
-        served.exchange.say("news", json.dumps(news))
+        served.exchange.say("news", json.dumps(NEWS | {"lesson": lesson}))
         address = f"http://127.0.0.1:{served.port}/?token="
         page = visit(address + TOKEN, **PHONE)
         watcher = visit(address + served.tokens[Role.WATCH], **PHONE)
@@ -723,50 +747,17 @@ FOLLOWED = """async ([then, steps]) => {
 }"""
 
 
-@pytest.mark.parametrize("bright", [1, 0.3])
-def test_boxes_over_a_visitors_camera_follow_its_picture(page, bright):
+def test_boxes_over_a_visitors_camera_follow_its_picture(page):
     """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost."""
     this, other = np.random.default_rng(3).integers(0, 256, (2, 20, 20))
+    for bright in (1, 0.3):
 
-    def picture(x, y, texture=this):
-        drawn = np.full((72, 96), 90.0)
-        drawn[y : y + 20, x : x + 20] = texture
-        return (bright * drawn).ravel().tolist()
+        def picture(x, y, texture=this, bright=bright):
+            drawn = np.full((72, 96), 90.0)
+            drawn[y : y + 20, x : x + 20] = texture
+            return (bright * drawn).ravel().tolist()
 
-    steps = [picture(33, 23), picture(37, 26), picture(37, 26, 90), picture(37, 26, other)]
-    near, far, *cuts = page.evaluate(FOLLOWED, [picture(30, 25), steps])
-    assert (near, far) == ([True, 3, -2], [True, 7, 1])
-    assert [found for found, *_ in cuts] == [False, False]
-
-
-def test_what_the_mouse_is_over_is_explained_and_a_tap_pins_it(visit, tmp_path):
-    """Red at the left, blue at the right; beside them, on a phone, the largest region."""
-    coloured().save(tmp_path / "coloured.keras")
-    (tmp_path / "labels.txt").write_text("\n".join(LABELS))
-    cv2.imwrite(str(tmp_path / "areas.png"), picture(240, 480)[:, :, ::-1])
-    words = ("--model", tmp_path / "coloured.keras", "--labels", tmp_path / "labels.txt")
-    source = ("--source", tmp_path / "areas.png", "--preprocess", "tf", "--port", "0")
-    with start("serve", *source, *words, DISPLAY="") as process:
-        address = process.stdout.readline().strip()
-        page = visit(address, **DESKTOP)
-        headline = page.locator("#answers .headline p").first
-        expect(headline).to_contain_text("red")
-        place_of = page.locator("#view").bounding_box
-
-        def at(share):
-            box = place_of()
-            return box["x"] + share * box["width"], box["y"] + 0.5 * box["height"]
-
-        page.mouse.move(*at(0.7))
-        expect(headline).to_contain_text("blue")
-        page.mouse.move(*at(0.25))
-        expect(headline).to_contain_text("red")
-        page.context.close()
-        phone = visit(address, **PHONE)
-        headline = phone.locator("#answers .headline p").first
-        expect(headline).to_contain_text("red")
-        place_of = phone.locator("#view").bounding_box
-        phone.touchscreen.tap(*at(0.7))
-        expect(headline).to_contain_text("blue")
-        phone.touchscreen.tap(*at(0.7))
-        expect(headline).to_contain_text("red")
+        steps = [picture(33, 23), picture(37, 26), picture(37, 26, 90), picture(37, 26, other)]
+        near, far, *cuts = page.evaluate(FOLLOWED, [picture(30, 25), steps])
+        assert (near, far) == ([True, 3, -2], [True, 7, 1])
+        assert [found for found, *_ in cuts] == [False, False]

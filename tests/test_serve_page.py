@@ -630,7 +630,7 @@ def test_a_film_is_recorded_in_the_browser(page):
         draw.apply(this, words);
       };
     }""")
-    until(page, lambda: page.evaluate("drawn") > 30)
+    until(page, lambda: page.evaluate("drawn") > 9)
     with page.expect_download() as downloaded:
         page.click("#record")
     with av.open(downloaded.value.path()) as film:

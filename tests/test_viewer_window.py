@@ -70,16 +70,18 @@ def warm(picture):
     return int((np.abs(picture.astype(int) - WARNING).sum(-1) < 30).sum())
 
 
-def viewer(display, model, *words):
+def viewer(display, model, folder, *words):
+    """The program on the included clip, which plays slowly: the machine has less to draw."""
+    clip = media.slowed(config.ASSETS / "demo.mp4", folder / "clip.mp4")
     network = ("--model", model, "--preprocess", "tf", "--target", "top1")
-    return start("live", "--source", config.ASSETS / "demo.mp4", *network, *words, DISPLAY=display)
+    settings = ("--source", clip, "--set", f"live.folder={folder}")
+    return start("live", *settings, *network, *words, DISPLAY=display)
 
 
 @pytest.mark.gui
 def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tiny_model, tmp_path):
     """The .png has the window's pixels, the .npz the maps of all panels, picture and settings."""
-    words = "--set", f"live.folder={tmp_path}", "--set", "live.text=none", "-v"
-    with viewer(display, tiny_model, *words) as process:
+    with viewer(display, tiny_model, tmp_path, "--set", "live.text=none", "-v") as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
@@ -229,8 +231,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
 @pytest.mark.release
 @pytest.mark.gui
 def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
-    words = "--set", f"live.folder={tmp_path}", "--lecture", "de", "-v"
-    with viewer(display, tiny_model, *words) as process:
+    with viewer(display, tiny_model, tmp_path, "--lecture", "de", "-v") as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)

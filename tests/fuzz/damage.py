@@ -25,50 +25,22 @@ def mutated(original: bytes, chance: random.Random, others: Sequence[bytes] = ()
         return chance.choice([b"", original[:1], bytes(len(original)), *others])
     data = bytearray(original)
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
-        how = chance.choice([_bits, _bytes, _cut, _repeat, _number, _number])
-        how(data, chance)
+        place = int(len(data) * chance.random() ** chance.choice([1, 3]))  # more often at the front
+        part = bytes(data[place : place + chance.choice([1, 2, 4, 8, 64, 1024])])
+        first, width = int.from_bytes(part[:8]), min(len(part), 8)
+        number = chance.choice([*NUMBERS, first + 1, first - 1, first * 2, len(data), place])
+        data[place : place + len(part)] = chance.choice([
+            b"", part * chance.choice([2, 50]), chance.randbytes(len(part)),
+            (first ^ 1 << chance.randrange(8 * width + 1)).to_bytes(9)[9 - width :] + part[8:],
+            *((number % 2 ** (8 * width)).to_bytes(width, order) + part[8:]
+              for order in ("big", "little")),
+        ])  # fmt: skip
     if others and chance.random() < 0.05:
         other = chance.choice(others)
         data[chance.randrange(len(data) + 1) :] = other[chance.randrange(len(other) + 1) :]
     if chance.random() < 0.1:
         del data[chance.randrange(len(data) + 1) :]
     return mended(bytes(data)) if chance.random() < 0.8 else bytes(data)
-
-
-def _place(data: bytearray, chance: random.Random) -> int:
-    """A place, more often near the beginning."""
-    return int(len(data) * chance.random() ** chance.choice([1, 3]))
-
-
-def _bits(data: bytearray, chance: random.Random) -> None:
-    for _ in range(chance.choice([1, 1, 4, 30])):
-        if data:
-            data[_place(data, chance)] ^= 1 << chance.randrange(8)
-
-
-def _bytes(data: bytearray, chance: random.Random) -> None:
-    size, place = chance.choice([1, 4, 64]), _place(data, chance)
-    data[place : place + size] = chance.randbytes(size)
-
-
-def _cut(data: bytearray, chance: random.Random) -> None:
-    place = _place(data, chance)
-    del data[place : place + chance.choice([1, 2, 4, 64, 1024])]
-
-
-def _repeat(data: bytearray, chance: random.Random) -> None:
-    place, size = _place(data, chance), chance.choice([1, 4, 64, 1024])
-    data[place:place] = data[max(0, place - size) : place] * chance.choice([1, 1, 50])
-
-
-def _number(data: bytearray, chance: random.Random) -> None:
-    """Another value where a number may be."""
-    size, place = chance.choice([1, 2, 4, 8]), _place(data, chance)
-    before = int.from_bytes(data[place : place + size])
-    value = chance.choice([*NUMBERS, before + 1, before - 1, before * 2, len(data), place])
-    data[place : place + size] = (value % 2 ** (8 * size)).to_bytes(
-        size, chance.choice(["big", "little"])
-    )
 
 
 def mended(data: bytes) -> bytes:

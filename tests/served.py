@@ -15,7 +15,7 @@ from realtime_lrp.commands.serve.access import Role, Tokens
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.server import Guard, Server, listen
-from realtime_lrp.realtime.viewer.words import ENGLISH
+from realtime_lrp.realtime.viewer.lecture import ENGLISH
 from realtime_lrp.video import untrusted
 from realtime_lrp.video.pictures import encode_picture
 

@@ -18,7 +18,7 @@ from realtime_lrp.commands.kiosk.states import ScreenState
 from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
 from realtime_lrp.models.drawings import CLASSES
-from realtime_lrp.realtime.viewer.words import words_for
+from realtime_lrp.realtime.viewer.lecture import words_for
 from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view import keys

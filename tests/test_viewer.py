@@ -12,8 +12,8 @@ from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
+from realtime_lrp.realtime.viewer.lecture import words_for
 from realtime_lrp.realtime.viewer.maps import MapPainter
-from realtime_lrp.realtime.viewer.words import words_for
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls, hud

@@ -15,7 +15,6 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
-from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.lecture import load_lecture
 from realtime_lrp.realtime.viewer.state import NetworkFacts, first_state
 from realtime_lrp.realtime.viewer.view import View
@@ -34,7 +33,7 @@ COMMANDS = {one.name: one for one in commands(TARGETS)}  # all that can be done 
 def event_named(name, **when):
     """A key, or a command by its name."""
     if name in COMMANDS:
-        return command_event(COMMANDS[name], when.get("time", time.monotonic()))
+        return Chosen(COMMANDS[name].action, COMMANDS[name].value, **when)
     return KeyPressed(name, **when)
 
 

@@ -25,7 +25,6 @@ from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import commands_for
 from realtime_lrp.realtime.viewer.events import Name
-from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
@@ -98,7 +97,7 @@ def event_of(
             command = next(named, None)
             if command is None or command.action in OF_PAGE | WINDOW_ACTIONS:
                 return None
-            return command_event(command, time.monotonic())
+            return events.Chosen(command.action, command.value)
         case events.Event():  # a page decides neither its time nor where pictures stand
             own = {} if isinstance(message, events.LessonKey) else {"pictures": pictures}
             return msgspec.structs.replace(message, time=time.monotonic(), **own)

@@ -31,8 +31,8 @@ Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
 def explain(state: ViewerState, target: str) -> ViewerState:
     """Explains another target."""
     state = replace(state, following=False)
-    state = state.with_choice(contrast=is_auto_contrast(state.config, target))
-    return state.with_request(target=target)
+    contrast = is_auto_contrast(state.config, target)
+    return state.with_choice(contrast=contrast).with_request(target=target)
 
 
 def choose_target(state: ViewerState, target: str, now: float) -> ViewerState:
@@ -43,8 +43,8 @@ def choose_target(state: ViewerState, target: str, now: float) -> ViewerState:
 def oppose(state: ViewerState, other: int) -> ViewerState:
     """Sets the present class, or the best one, against another class."""
     state = replace(state, before_versus=state.request.target)
-    class_ = _present_class(state)
-    return state if class_ == other else explain(state, str(Target((class_, other))))
+    present = _present_class(state)
+    return state if present == other else explain(state, str(Target((present, other))))
 
 
 def commands_for(state: ViewerState) -> tuple[keys.Command, ...]:
@@ -92,13 +92,6 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
     if state.tiled and refused:
         return state.with_notice(f"not for this network: {', '.join(refused)}", now)
     return state
-
-
-def _held(state: ViewerState, now: float) -> ViewerState:
-    """The state with the picture frozen until `close_list`, if it is not frozen already."""
-    if state.frozen or not state.shown:
-        return state
-    return replace(_freeze(state, now), list_froze=True)
 
 
 def close_list(state: ViewerState, now: float) -> ViewerState:
@@ -247,7 +240,9 @@ def _choose(state: ViewerState, now: float) -> ViewerState:
     classes = ClassList(words=state.words)
     if state.answer:
         classes = classes.with_scores(state.answer.scores, state.facts.labels)
-    return replace(_held(state, now), menu=classes)
+    if state.shown and not state.frozen:  # the picture is frozen until `close_list`
+        state = replace(_freeze(state, now), list_froze=True)
+    return replace(state, menu=classes)
 
 
 def _versus(state: ViewerState, now: float) -> ViewerState:
@@ -278,14 +273,12 @@ def follow_best(state: ViewerState) -> ViewerState:
 
 
 def _change_look(state: ViewerState, now: float, setting: LookSetting, by: int) -> ViewerState:
-    value = setting.moved(getattr(state.look, setting.name), by)
-    return set_look(state, value, now, setting.name)
+    return set_look(state, setting.moved(getattr(state.look, setting.name), by), now, setting)
 
 
-def set_look(state: ViewerState, value: Any, now: float, name: str) -> ViewerState:
+def set_look(state: ViewerState, value: Any, now: float, setting: LookSetting) -> ViewerState:
     """Draws maps otherwise."""
-    (setting,) = (one for one in LOOK_SETTINGS if one.name == name)
-    state = replace(state, look=replace(state.look, **{name: value}))
+    state = replace(state, look=replace(state.look, **{setting.name: value}))
     return state.with_notice(setting.says(value), now)
 
 
@@ -350,11 +343,6 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
 
 
 # The window
-
-
-def choose_text_size(state: ViewerState, size: str, now: float) -> ViewerState:
-    """Draws text in letters of another size."""
-    return replace(state, text_size=size).with_notice(f"text: {size}", now)
 
 
 def _help(state: ViewerState, now: float) -> ViewerState:

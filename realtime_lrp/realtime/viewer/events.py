@@ -9,12 +9,10 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from realtime_lrp.engine.result import Result
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.state import NetworkFacts
+from realtime_lrp.realtime.viewer.state import Screen
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.video.source import Timeline
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Side = Annotated[int, msgspec.Meta(ge=-10_000, le=10_000)]
@@ -41,17 +39,11 @@ class LessonKey(Event, frozen=True, tag="hold"):
     down: bool = True
 
 
-class ActionChosen(Event, frozen=True):
-    """An action, by a name out of `view.keys.COMMANDS`."""
-
-    action: str
-
-
 class Chosen(Event, frozen=True):
-    """A value of one of `handle.CHOICES`."""
+    """One of `actions.ACTIONS`, or a value of one of `handle.CHOICES`."""
 
     what: str
-    value: Any
+    value: Any = None
 
 
 class MouseMoved(Event, frozen=True):
@@ -100,15 +92,7 @@ class Framed(Event, frozen=True, tag="frame"):
 class FrameDrawn(Event, frozen=True):
     """A frame is on the screen."""
 
-    frame: Item[np.ndarray]
-    answer: Result | None  # of the newest map; None before the first
-    facts: NetworkFacts = NetworkFacts()  # about the network of the answer
-    # where its picture stands on the canvas; several boxes side by side
-    pictures: tuple[Box, ...] = ()
-    timeline: Timeline | None = None  # where the source stands, None where it has no timeline
-    # where each channel has its row in the panel of concepts
-    concept_rows: tuple[tuple[Box, int], ...] = ()
-    free: Box = (0, 0, 0, 0)  # where a list covers no picture
+    screen: Screen
 
 
 class CanvasResized(Event, frozen=True):

@@ -5,23 +5,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import actions, events, pointing
-from realtime_lrp.realtime.viewer.state import NOTICE_S, WARNING_S, Notice, ViewerState, first_state
+from realtime_lrp.realtime.viewer.state import (
+    NOTICE_S,
+    WARNING_S,
+    Notice,
+    Screen,
+    ViewerState,
+    first_state,
+)
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import ClassList, CommandBox, Menu
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
-INPUTS = (
-    events.KeyPressed, events.ActionChosen, events.Chosen, events.Brushed, events.Clicked,
-    events.Framed,
-)  # fmt: skip
+INPUTS = events.KeyPressed, events.Chosen, events.Brushed, events.Clicked, events.Framed
 """Input of the user, apart from the mouse."""
-
-DRAWN = "answer", "facts", "pictures", "timeline", "concept_rows", "free"  # fields of both
 
 Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
 
@@ -32,11 +32,13 @@ CHOICES: dict[str, Choice] = {
     "line": pointing.choose_line,
     "panel": actions.toggle_panel,
     "text": lambda state, text, now: replace(state, text=text),
-    "text_size": actions.choose_text_size,
+    "text_size": lambda state, size, now: replace(state, text_size=size).with_notice(
+        f"text: {size}", now
+    ),
     "channel": actions.follow_channel,
     "layer": actions.choose_layer,
     "position": pointing.seek,
-    **{one.name: partial(actions.set_look, name=one.name) for one in LOOK_SETTINGS},
+    **{one.name: partial(actions.set_look, setting=one) for one in LOOK_SETTINGS},
 }
 """Setting -> the function that applies a chosen value."""
 
@@ -58,20 +60,29 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
     """The next state, before a pending End is cancelled."""
     now = event.time
     match event:
-        case events.KeyPressed():
-            return _key_pressed(state, event)
-        case events.ActionChosen("clicker_next") if state.lecture:
+        case events.KeyPressed(key) if state.menu:
+            return _key_in_menu(state, state.menu, key, now)
+        case events.KeyPressed(key) if key in keys.BY_KEY:
+            return handle(state, events.Chosen(keys.BY_KEY[key].action, time=now))
+        case events.KeyPressed(key):
+            unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
+            return state.with_notice(f"{unknown}; {actions.HINT}", now)
+        case events.Chosen("clicker_next") if state.lecture:
             return show_step(state, min(state.step + 1, len(state.lecture) - 1), now)
-        case events.ActionChosen("clicker_previous") if state.lecture:
+        case events.Chosen("clicker_previous") if state.lecture:
             return show_step(state, max(state.step - 1, 0), now)
-        case events.ActionChosen(action):
-            return actions.ACTIONS[action](state, now)
-        case events.Chosen(what, value):
+        case events.Chosen(what, value) if what in CHOICES:
             return CHOICES[what](state, value, now)
+        case events.Chosen(what):
+            return actions.ACTIONS[what](state, now)
         case events.MouseMoved(x, y, button):
-            moved = pointing.move_mouse(state, (x, y), button, now)
             pressed = button == "left" and not state.pointer.button
-            return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
+            state = pointing.move_mouse(state, (x, y), button, now)
+            if pressed and state.menu:  # a click on an entry is Enter there
+                letters = figure_size(*state.size, state.text_size)
+                if clicked := state.menu.click(state.size, letters, state.free, x, y):
+                    return _key_in_menu(replace(state, menu=clicked), clicked, "Return", now)
+            return state
         case events.Brushed(start, end, cover, pictures):
             return pointing.paint_on_canvas(state, start, end, cover, pictures or state.pictures)
         case events.Framed(start, end, pictures):
@@ -80,8 +91,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return pointing.point_at(state, at, pictures or state.pictures)
         case events.Clicked(at, paints, pictures):
             return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
-        case events.FrameDrawn():
-            return _frame_drawn(state, event)
+        case events.FrameDrawn(screen):
+            return _frame_drawn(state, screen, now)
         case events.CanvasResized(size):
             return replace(state, size=size)
         case events.FrameStepped(frame):
@@ -113,19 +124,8 @@ def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
         panels=start.panels, brush=start.brush, tiled=False, about=False, alone=True, menu=None,
     )  # fmt: skip
     for command in state.lecture[number].commands:
-        state = handle(state, command_event(command, now))
+        state = handle(state, events.Chosen(command.action, command.value, time=now))
     return replace(state, notice=Notice())
-
-
-def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
-    key = event.key
-    now = event.time
-    if state.menu:
-        return _key_in_menu(state, state.menu, key, now)
-    if key in keys.BY_KEY:
-        return handle(state, events.ActionChosen(keys.BY_KEY[key].action, time=now))
-    unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
-    return state.with_notice(f"{unknown}; {actions.HINT}", now)
 
 
 def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> ViewerState:
@@ -138,47 +138,28 @@ def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> Viewer
     if chosen is None:
         return state
     if isinstance(menu, CommandBox):
-        return handle(replace(closed, last_command=chosen.name), command_event(chosen, now))
+        closed = replace(closed, last_command=chosen.name)
+        return handle(closed, events.Chosen(chosen.action, chosen.value, time=now))
     if key == "Return":
         return actions.choose_target(closed, str(chosen[0]), now)
     return actions.announce_target(actions.oppose(closed, chosen[0]), now)
 
 
-def command_event(command: keys.Command, now: float) -> events.Event:
-    """The event of a command."""
-    if command.chooses:
-        return events.Chosen(command.action, command.value, time=now)
-    return events.ActionChosen(command.action, time=now)
-
-
-def _clicked_in_menu(state: ViewerState, menu: Menu, event: events.MouseMoved) -> ViewerState:
-    """A click on an entry is Enter there."""
-    letters = figure_size(*state.size, state.text_size)
-    clicked = menu.click(state.size, letters, state.free, event.x, event.y)
-    if clicked is None:
-        return state
-    return _key_in_menu(replace(state, menu=clicked), clicked, "Return", event.time)
-
-
-def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
-    answer = event.answer
+def _frame_drawn(state: ViewerState, screen: Screen, now: float) -> ViewerState:
     first = state.answer is None
-    drawn = msgspec.structs.asdict(event)
-    state = replace(state, shown=drawn.pop("frame"), **{key: drawn[key] for key in DRAWN})
-    if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
+    state = replace(state, **vars(screen))
+    if state.shown and state.mask is not None and state.mask.shape != state.shown.value.shape[:2]:
         state = state.with_request(mask=None)  # the source changed its size
-    if answer is None:
+    if state.answer is None:
         return state
     if first and state.lecture:  # its commands may need an answer
-        state = show_step(state, state.step, event.time)
+        state = show_step(state, state.step, now)
     if first:  # the maps that the network has no use for are known from now on
-        hint = actions.HINT
-        seconds = NOTICE_S
-        if state.facts.warning:
-            hint = f"{state.facts.warning}\n{actions.HINT}"
-            seconds = WARNING_S
-        state = state.with_choice().with_notice(hint, event.time, seconds)
+        warning = state.facts.warning
+        hint = f"{warning}\n{actions.HINT}" if warning else actions.HINT
+        state = state.with_choice().with_notice(hint, now, WARNING_S if warning else NOTICE_S)
     state = actions.follow_best(state)
-    if isinstance(state.menu, ClassList):
-        state = replace(state, menu=state.menu.with_scores(answer.scores, state.facts.labels))
+    if isinstance(state.menu, ClassList) and state.answer:
+        scores = state.answer.scores
+        state = replace(state, menu=state.menu.with_scores(scores, state.facts.labels))
     return state

@@ -15,8 +15,7 @@ from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.lecture import LectureStep
-from realtime_lrp.realtime.viewer.words import Words, words_for
+from realtime_lrp.realtime.viewer.lecture import LectureStep, Words, words_for
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Action, Timeline
@@ -68,10 +67,8 @@ class NetworkFacts:
 
     labels: tuple[str, ...] = ()  # the name of each class
     read_target: Callable[[str], Target] = lambda words: Target()
-    # why all answers of the network may be wrong, or what would explain it better, or ""
-    warning: str = ""
-    # the methods and composites that the network has no use for
-    unsuited: frozenset[str] = frozenset()
+    warning: str = ""  # why all answers may be wrong, or what would explain better, or ""
+    unsuited: frozenset[str] = frozenset()  # methods and composites that it has no use for
     auto_composite: str = AUTO  # the composite that `lrp.composite: auto` stands for
     concept_layers: tuple[str, ...] = ()  # the layers whose channels can be shown
     # the layers whose channels have pictures or names; all layers if none have
@@ -80,7 +77,22 @@ class NetworkFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class ViewerState:
+class Screen:
+    """The drawing that is on the screen, and what it shows."""
+
+    shown: Item[np.ndarray] | None = None  # the frame, None before the first
+    answer: Result | None = None  # of the newest map; None before the first
+    facts: NetworkFacts = NetworkFacts()  # about the network of the answer
+    # where the picture stands on the canvas; several boxes side by side
+    pictures: tuple[Box, ...] = ()
+    timeline: Timeline | None = None  # where the source stands, None where it has no timeline
+    # where each channel has its row in the panel of concepts
+    concept_rows: tuple[tuple[Box, int], ...] = ()
+    free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ViewerState(Screen):
     """The state of the viewer."""
 
     config: Config  # the configuration it started with
@@ -88,8 +100,7 @@ class ViewerState:
     look: Look  # how maps are drawn
     text: str  # what stands beside the picture: "presenter", "figures" or "none"
     text_size: str  # see `view.hud.TEXT_SIZES`
-    # the methods and composites that are shown side by side with the main one
-    panels: tuple[str, ...]
+    panels: tuple[str, ...]  # methods and composites that stand side by side with the main one
     mirror: bool  # whether pictures are mirrored
     lecture: tuple[LectureStep, ...] = ()  # what the clicker goes through, if anything
     step: int = 0  # which step of it is shown
@@ -100,7 +111,6 @@ class ViewerState:
     pinned: bool = False  # whether what is pointed at stays when the pointer moves on
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
     menu: Menu | None = None  # the list that is open
-    free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
     last_command: str = ""  # the name of what was done last by typing
     framing: bool = False  # whether the next drag draws the rectangle that the network will see
     list_froze: bool = False  # whether the picture is frozen only because a list is open
@@ -108,26 +118,17 @@ class ViewerState:
     end_until: float = 0.0  # another press before this `time.monotonic()` ends
     about: bool = False  # whether a sentence about each method is shown
     size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
-    # where the picture stands on the canvas; several boxes side by side
-    pictures: tuple[Box, ...] = ()
-    timeline: Timeline | None = None  # where the source stands, None where it has no timeline
     # the layer whose channels the panel of concepts shows when it appears; "" is the default
     concept_layer: str = ""
-    concept_rows: tuple[tuple[Box, int], ...] = ()  # where each channel has its row in that panel
     pointer: Pointer = field(default_factory=Pointer)  # the mouse
     notice: Notice = field(default_factory=Notice)  # the line that is shown for a few seconds
     ended: bool = False  # whether the viewer is to end
-    shown: Item[np.ndarray] | None = None  # the frame on the screen, None before the first
-    answer: Result | None = None  # the network's answer, None before the first map
-    facts: NetworkFacts = NetworkFacts()  # about the network of the answer
     before_versus: str = "top1"  # the target before one class was set against another
     following: bool = False  # whether the best class takes the place of the first of two
-    # what has to be done outside, oldest first
-    orders: tuple[Order, ...] = ()
+    orders: tuple[Order, ...] = ()  # what has to be done outside, oldest first
 
     @property
     def words(self) -> Words:
-        """The language of the lecture, if there is one."""
         return words_for(self.config.live.lecture)
 
     @property
@@ -136,7 +137,6 @@ class ViewerState:
 
     @property
     def box(self) -> int | None:
-        """The number of a detector's box that is shown alone."""
         return self.request.box
 
     @property
@@ -150,7 +150,6 @@ class ViewerState:
 
     @property
     def aim(self) -> Aim:
-        """The aim of the request, for segmentations."""
         return self.request.aim
 
     @property
@@ -209,7 +208,6 @@ class ViewerState:
         return self.with_request(choice=replace(choice, also=also))
 
     def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":
-        """The state with a notice that is shown for `seconds` from now on."""
         return replace(self, notice=Notice(text, now + seconds))
 
     def with_order(self, *order: Any) -> "ViewerState":
@@ -221,6 +219,9 @@ class ViewerState:
         shown = self.request.concepts
         layer = shown.layer if shown else self.concept_layer
         aim = self.aim
+        region = self.request.region  # one that was drawn replaces the settings of what is seen
+        text = ",".join(f"{edge:.4g}" for edge in region) if region else None
+        seen = {"region": text} | ({"follow": None} if region else {})
         return self.request.choice.config(first).changed(
             lrp={
                 "target": self.request.target, "precision": first.lrp.precision,
@@ -230,7 +231,7 @@ class ViewerState:
             input={
                 "mirror": self.mirror, "pixel": aim.pixel,
                 "at": aim.at and ",".join(f"{share:.4g}" for share in aim.at),
-                **self._seen(),
+                **seen,
             },
             live={
                 "panels": list(self.panels), "text": self.text, "text_size": self.text_size,
@@ -238,12 +239,6 @@ class ViewerState:
             },
             concepts={"layer": layer or first.concepts.layer},
         )  # fmt: skip
-
-    def _seen(self) -> dict[str, Any]:
-        """The settings of what the network sees: a region that was drawn replaces them."""
-        region = self.request.region
-        text = ",".join(f"{edge:.4g}" for edge in region) if region else None
-        return {"region": text} | ({"follow": None} if region else {})
 
 
 def first_state(

@@ -41,8 +41,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import LessonKey
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.exhibit import TextBlock
-from realtime_lrp.view.full_screen import NullWindow
-from realtime_lrp.view.window import Mouse
+from realtime_lrp.view.window import Mouse, NullWindow
 
 LABELS = ["heart", "star", "nothing"]
 

@@ -499,13 +499,16 @@ def test_every_field_that_the_page_reads_is_sent():
     assert set(messages.VisitorMap.__struct_fields__) < set(messages.msgspec.json.decode(text))
 
 
-def test_a_page_chooses_a_boolean_by_its_word():
-    """Lists of a page have text; a number is no boolean, and no boolean a number."""
-    setting = LookSetting("smooth", "smooth", values=lambda: (False, True))
-    assert [setting.accepts(one) for one in ("true", "false", True, 1.0, "yes")] == [
-        True, True, True, False, False
-    ]  # fmt: skip
-    assert setting.read("true") is True and LookSetting("a", "a").accepts(True) is False
+def test_a_page_chooses_one_of_a_settings_values_or_a_number_up_to_1():
+    listed = LookSetting("style", "style", values=lambda: ("heat", "off"))
+    assert [listed.accepts(one) for one in ("heat", "true", True, 1.0)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    number = LookSetting("opacity", "opacity")
+    assert [one for one in (0.5, 1.1, True, "0.5") if number.accepts(one)] == [0.5]
 
 
 def news_of(page, fits):

@@ -17,8 +17,8 @@ from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls, hud
-from realtime_lrp.view.boxes import COLOURS
 from realtime_lrp.view.hud import Bar, Headline, Line, Paragraph, Row
+from realtime_lrp.view.painting import COLOURS
 from realtime_lrp.view.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)

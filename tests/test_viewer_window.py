@@ -40,9 +40,8 @@ from realtime_lrp.realtime import stats as module
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import view
 from realtime_lrp.results.provenance import find_provenance
-from realtime_lrp.view import full_screen
 from realtime_lrp.view.hud import WARNING
-from realtime_lrp.view.window import GONE, Keyboard, pygame
+from realtime_lrp.view.window import GONE, INHIBIT, Keyboard, pygame
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
@@ -249,7 +248,7 @@ def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
 SHOWING = """
 import select, sys, time
 import numpy as np
-from realtime_lrp.view.full_screen import FullScreen
+from realtime_lrp.view.window import FullScreen
 from realtime_lrp.view.window import Window
 
 kind, turn_s = sys.argv[1:3]
@@ -496,11 +495,11 @@ def test_a_lost_display_ends_the_program_with_its_files_complete(lost, screen):
 
 @pytest.mark.gui
 def test_an_exhibit_keeps_the_session_awake_while_it_runs(screen, tmp_path):
-    tool, told = tmp_path / full_screen.INHIBIT[0], tmp_path / "told"
+    tool, told = tmp_path / INHIBIT[0], tmp_path / "told"
     tool.write_text(f'#!/bin/sh\necho "$@" > {told}\ncat\necho ended >> {told}\n')
     tool.chmod(0o755)
     with showing(screen, folder=tmp_path) as (process, _, _):
-        until(lambda: told.exists() and told.read_text().split() == list(full_screen.INHIBIT[1:]))
+        until(lambda: told.exists() and told.read_text().split() == list(INHIBIT[1:]))
         process.kill()
         process.wait()
         until(lambda: told.read_text().endswith("ended\n"))

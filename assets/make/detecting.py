@@ -17,8 +17,7 @@ from realtime_lrp.models.drawings import NOTHING
 from realtime_lrp.relevance.maps.detections import best_boxes, intersection_over_union
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view.boxes import draw_outlines
-from realtime_lrp.view.painting import lay_over
+from realtime_lrp.view.painting import draw_outlines, lay_over
 
 SEED, COUNT = 2027, 1000
 """Of the scenes that are measured on."""

@@ -20,10 +20,9 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.arrangement import arrange, scaled_box
-from realtime_lrp.view.full_screen import NullWindow
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.tiles import contact_sheet
-from realtime_lrp.view.window import Mouse
+from realtime_lrp.view.window import Mouse, NullWindow
 
 CLIP_FPS = 30
 

@@ -14,10 +14,9 @@ import numpy as np
 from realtime_lrp.engine.result import DrawnMap, FoundBox, Result
 from realtime_lrp.engine.segments import region_outlines
 from realtime_lrp.system.geometry import FloatBox, overlap
-from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
 from realtime_lrp.view.hud import Colour
 from realtime_lrp.view.look import Look, colormap_named
-from realtime_lrp.view.painting import Drawn, Painted, paint
+from realtime_lrp.view.painting import COLOURS, PALE, Drawn, Outline, Painted, paint, tinted
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine

@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.engine.result import Result, Segments
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.view.boxes import COLOURS, PALE, Outline
+from realtime_lrp.view.painting import COLOURS, PALE, Outline
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine

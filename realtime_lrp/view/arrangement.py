@@ -25,14 +25,6 @@ class Arrangement:
     notices: Box  # the area whose lower edge gets notices that have no room below the figures
     marks: Box  # a line for what lasts: frozen, recording. Nothing else stands there.
 
-    def moved_down(self, rows: int) -> "Arrangement":
-        return Arrangement(
-            _all_moved(self.pictures, 0, rows),
-            _all_moved(self.figures, 0, rows),
-            moved(self.notices, 0, rows),
-            moved(self.marks, 0, rows),
-        )
-
 
 def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> tuple[Box, ...]:
     """Equal parts of a canvas with pictures as large as possible; in doubt side by side."""
@@ -52,26 +44,24 @@ def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> 
 
 def arrange(
     size: tuple[int, int], shape: Sequence[int], region: Box | None, panels: int,
-    with_figures: bool, letters: int,
+    with_figures: bool, letters: int, above: int = 0,
 ) -> Arrangement:  # fmt: skip
-    """Arranges a canvas; the picture gets smaller where figures would cover the region."""
+    """Arranges a canvas; the picture gets smaller where figures would cover the region.
+
+    `above` rows are left free for a title.
+    """
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
-    whole = (0, 0, size[1], size[0])
+    whole = (0, above, size[1], size[0])
     region = region or central_square(shape)
     picture = fitted_box(shape, whole)
-    areas: tuple[Box, ...] = ()
-    if with_figures:
-        picture, areas = _with_margin(size, picture, letters)
-        areas = areas or _beside_region(size, scaled_box(region, shape, picture), letters)
-        if not areas:
-            picture, areas = _giving_way(size, shape, letters)
-    region_box = scaled_box(region, shape, picture)
-    if not areas:
-        notices, marks = _split(_notices_beside(size, picture, region_box, letters), letters)
-        return Arrangement((picture,), (whole,), notices, marks)
-    areas, (_, marks) = tuple(_split(a, letters)[0] for a in areas), _split(areas[-1], letters)
-    x0, y0, x1, y1 = region_box
+    if not with_figures:
+        area = _notices_beside(whole, picture, scaled_box(region, shape, picture), letters)
+        return Arrangement((picture,), (whole,), *_split(area, letters))
+    picture, areas = _with_figures(whole, picture, region, shape, letters)
+    x0, y0, x1, y1 = scaled_box(region, shape, picture)
+    _, marks = _split(areas[-1], letters)
+    areas = tuple(_split(area, letters)[0] for area in areas)
     return Arrangement((picture,), areas, (x0, y0, x1, min(y1, marks[1])), marks)
 
 
@@ -97,40 +87,42 @@ def central_square(shape: Sequence[int]) -> Box:
     return fitted_box((1, 1), (0, 0, shape[1], shape[0]))
 
 
-def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box, tuple[Box, ...]]:
-    """The picture, moved where that helps, and the areas that it leaves free; none if too small."""
-    rows, columns = size
-    x0, y0, x1, y1 = picture
-    beside = columns - (x1 - x0)
-    below = rows - (y1 - y0)
-    if beside >= 2 * COLUMN * letters:
-        width = min(x0, MAX_COLUMN * letters)
-        return picture, ((x0 - width, 0, x0, rows), (x1, 0, x1 + width, rows))
-    if beside >= COLUMN * letters or below >= BAND * letters:
-        return _aside(size, picture, beside >= COLUMN * letters)
-    return picture, ()
-
-
-def _giving_way(
-    size: tuple[int, int], shape: Sequence[int], letters: int
+def _with_figures(
+    whole: Box, picture: Box, region: Box, shape: Sequence[int], letters: int
 ) -> tuple[Box, tuple[Box, ...]]:
-    """A smaller picture, and the area beside it or below, whichever leaves the larger picture."""
-    rows, columns = size
-    width, height = min(COLUMN * letters, columns // 2), min(BAND * letters, rows // 2)
-    left = fitted_box(shape, (0, 0, columns - width, rows))
-    upper = fitted_box(shape, (0, 0, columns, rows - height))
-    if left[2] - left[0] >= upper[2] - upper[0]:
-        return _aside(size, left, True)
-    return _aside(size, upper, False)
+    """The picture, where it helps moved or made smaller, and one or two areas for figures.
+
+    They lie beside the picture or below, else over it beside the region or below.
+    """
+    _, top, right, bottom = whole
+    column, band = COLUMN * letters, BAND * letters
+    x0, y0, x1, y1 = picture
+    free = right - (x1 - x0)
+    if free >= 2 * column:
+        width = min(x0, MAX_COLUMN * letters)
+        return picture, ((x0 - width, top, x0, bottom), (x1, top, x1 + width, bottom))
+    if free >= column or bottom - top - (y1 - y0) >= band:
+        return _aside(whole, picture, free >= column)
+    x0, _, x1, y1 = scaled_box(region, shape, picture)
+    if (free := min(x0, right - x1)) >= column:
+        width = min(free, MAX_COLUMN * letters)
+        return picture, ((0, top, width, bottom), (right - width, top, right, bottom))
+    if bottom - y1 >= band:
+        return picture, ((0, y1, right, bottom),)
+    left = fitted_box(shape, (0, top, right - min(column, right // 2), bottom))
+    upper = fitted_box(shape, (0, top, right, bottom - min(band, (bottom - top) // 2)))
+    larger = left[2] - left[0] >= upper[2] - upper[0]
+    return _aside(whole, left if larger else upper, larger)
 
 
-def _aside(size: tuple[int, int], picture: Box, beside: bool) -> tuple[Box, tuple[Box, ...]]:
+def _aside(whole: Box, picture: Box, beside: bool) -> tuple[Box, tuple[Box, ...]]:
     """The picture, moved to the left or up, and the area beside it or below."""
-    rows, columns = size
+    _, top, right, bottom = whole
     x0, y0, x1, y1 = picture
     if beside:
-        return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
-    return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)
+        return (0, y0, x1 - x0, y1), ((x1 - x0, top, right, bottom),)
+    y = top + y1 - y0
+    return (x0, top, x1, y), ((0, y, right, bottom),)
 
 
 def _split(area: Box, letters: int) -> tuple[Box, Box]:
@@ -139,26 +131,15 @@ def _split(area: Box, letters: int) -> tuple[Box, Box]:
     return (x0, y0, x1, y), (x0, y, x1, y1)
 
 
-def _beside_region(size: tuple[int, int], region: Box, letters: int) -> tuple[Box, ...]:
-    """Areas over the picture, beside the region or below it; none where it leaves no room."""
-    rows, columns = size
-    x0, _, x1, y1 = region
-    beside = min(x0, columns - x1)
-    if beside >= COLUMN * letters:
-        width = min(beside, MAX_COLUMN * letters)
-        return (0, 0, width, rows), (columns - width, 0, columns, rows)
-    return ((0, y1, columns, rows),) if rows - y1 >= BAND * letters else ()
-
-
-def _notices_beside(size: tuple[int, int], picture: Box, region: Box, letters: int) -> Box:
+def _notices_beside(whole: Box, picture: Box, region: Box, letters: int) -> Box:
     """A place where notices cover nothing, else no explained region, else the lower edge."""
-    rows, columns = size
+    _, top, right, bottom = whole
     for x0, _, _, y1 in (picture, region):
         if x0 >= COLUMN * letters:
-            return 0, 0, x0, rows
-        if rows - y1 >= NOTICE_BAND * letters:
-            return 0, y1, columns, rows
-    return 0, 0, columns, rows
+            return 0, top, x0, bottom
+        if bottom - y1 >= NOTICE_BAND * letters:
+            return 0, y1, right, bottom
+    return whole
 
 
 def _side_by_side(
@@ -168,23 +149,22 @@ def _side_by_side(
     gap, below = (round(part * letters) for part in (GAP, LEGEND))
     width = min(COLUMN * letters, columns // 2) if with_figures else 0
     height = min(BAND * letters, rows // 2) if with_figures else 0
-    beside = _tiles((rows, columns - width), shape, count, letters)
+    tiles = _tiles((rows, columns - width), shape, count, letters)
     above = _tiles((rows - height, columns), shape, count, letters)
-    if beside[0][2] - beside[0][0] >= above[0][2] - above[0][0]:
-        free = rows - beside[-1][3] - below
-        tiles = _all_moved(
-            beside, 0 if with_figures else _free_across(beside, columns) // 2, free // 2
-        )
-        area = max(tile[2] for tile in tiles) + gap, 0, columns, rows
-    else:
-        tiles = _all_moved(above, _free_across(above, columns) // 2, 0)
-        area = 0, tiles[-1][3] + below, columns, rows
+    beside = tiles[0][2] - tiles[0][0] >= above[0][2] - above[0][0]
+    tiles = tiles if beside else above
+    x = (columns - max(tile[2] for tile in tiles) - tiles[0][0]) // 2  # between equal margins
+    y = (rows - tiles[-1][3] - below) // 2 if beside else 0
+    tiles = tuple(moved(tile, 0 if beside and with_figures else x, y) for tile in tiles)
     x0, _, x1, y1 = tiles[0]  # no legend stands below the picture
     marks = (x0, y1, x1, min(rows, y1 + round(MARKS * letters)))
-    if with_figures:
-        return Arrangement(tiles, (area,), tiles[0], marks)
-    notices = (0, 0, x0 - gap, rows) if x0 >= COLUMN * letters else tiles[0]
-    return Arrangement(tiles, ((0, 0, columns, rows),), notices, marks)
+    if not with_figures:
+        notices = (0, 0, x0 - gap, rows) if x0 >= COLUMN * letters else tiles[0]
+        return Arrangement(tiles, ((0, 0, columns, rows),), notices, marks)
+    area = max(tile[2] for tile in tiles) + gap, 0, columns, rows
+    if not beside:
+        area = 0, tiles[-1][3] + below, columns, rows
+    return Arrangement(tiles, (area,), tiles[0], marks)
 
 
 def _tiles(
@@ -208,12 +188,3 @@ def _tiles(
         return tuple((x, y, x + width, y + height) for x, y in corners)
 
     return max(map(grid, range(1, count + 1)), key=lambda tiles: tiles[0][2] - tiles[0][0])
-
-
-def _free_across(tiles: Sequence[Box], columns: int) -> int:
-    """The columns of the canvas that tiles with equal margins would leave free."""
-    return columns - max(tile[2] for tile in tiles) - tiles[0][0]
-
-
-def _all_moved(boxes: Sequence[Box], x: int, y: int) -> tuple[Box, ...]:
-    return tuple(moved(box, x, y) for box in boxes)

@@ -1,7 +1,6 @@
 """The panel of concepts: for each channel its share, its own map and what it answers to.
 
-`ConceptPanel` is plain data, which `ConceptArtist` draws on a canvas of any size; the same panel is
-not drawn twice.
+`ConceptPanel` is plain data; `ConceptArtist` draws it, the same panel once.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,32 +92,31 @@ class ConceptPanel:
             across, shown = (2, SHOWN_UPRIGHT) if self.with_pictures else (ROWS, 0)
             height = header + ROWS // across * (columns / across / (1 + shown) + above_tile)
             height = min(round(height), rows * 2 // 5)
-            box = (0, rows - height, columns, rows)
-            rest = (rows - height, columns)
+            x0, y0 = 0, rows - height
         else:
             across = 1
             shown = SHOWN * self.with_pictures
             tile = (rows - header) / ROWS - above_tile
             width = round(tile * (1 + shown) + 4 * PAD * letters)
             width = min(max(width, LEAST * letters), int(columns * WIDEST))
-            box = (columns - width, 0, columns, rows)
-            rest = (rows, columns - width)
-        x0, y0, x1, y1 = box
+            x0, y0 = columns - width, 0
+        rest = (y0, columns) if y0 else (rows, x0)
         down = ROWS // across
-        xs = [x0 + (x1 - x0) * n // across for n in range(across + 1)]
-        ys = [y0 + header + (y1 - y0 - header) * n // down for n in range(down + 1)]
+        xs = [x0 + (columns - x0) * n // across for n in range(across + 1)]
+        ys = [y0 + header + (rows - y0 - header) * n // down for n in range(down + 1)]
         cells = tuple(
             (xs[n % across], ys[n // across], xs[n % across + 1], ys[n // across + 1])
             for n in range(ROWS)
         )
-        return PanelPlace(rest, box, (x0, y0, x1, y0 + header), cells, shown)
+        box = (x0, y0, columns, rows)
+        return PanelPlace(rest, box, (x0, y0, columns, y0 + header), cells, shown)
 
 
 @dataclass(frozen=True)
 class PanelPlace:
     """The panel's place."""
 
-    rest: tuple[int, int]
+    rest: tuple[int, int]  # rows and columns of what it leaves
     box: Box
     header: Box
     rows: tuple[Box, ...]
@@ -136,7 +134,7 @@ class ConceptArtist:
     def draw(
         self, canvas: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
     ) -> None:
-        """Draws a panel on a canvas, uint8 [H, W, 3] RGB, in place."""
+        """Draws a panel on a canvas in place."""
         x0, y0, x1, y1 = place.box
         last = self._drawn
         if last is None or last[0] is not panel or last[1:3] != (place, letters):
@@ -187,8 +185,7 @@ class ConceptArtist:
             cv2.rectangle(image, (x0, y0), (x1 - 1, y1 - 1), BAR, max(1, letters // 9))
         x0, y0, x1, y1 = x0 + pad, y0 + pad, x1 - pad, y1 - pad
         colour = AGAINST if row.share < 0 else BAR_FOR
-        if not round(100 * row.share):  # too small for either
-            colour = DIM
+        colour = colour if round(100 * row.share) else DIM  # too small for either
         bar = Bar("", abs(row.share), colour=colour)
         told = f"{row.name}  {row.figure}"
         fits = shrunk(letters, round(0.7 * letters), lambda one: text_width(told, one) <= x1 - x0)
@@ -220,12 +217,20 @@ class ConceptArtist:
             elif side >= LEAST_PICTURE:
                 _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
 
-    def _sheet(self, pictures: Sequence[np.ndarray], *how: int) -> np.ndarray:
-        key = id(pictures), *how
+    def _sheet(
+        self, pictures: Sequence[np.ndarray], count: int, side: int, gap: int, ground: int
+    ) -> np.ndarray:
+        """The first pictures of a gallery side by side; each sheet is drawn once."""
+        key = id(pictures), count, side, gap, ground
         if key not in self._sheets:
             if len(self._sheets) == KEPT:
                 self._sheets.clear()
-            self._sheets[key] = pictures, _gallery(pictures, *how)
+            sheet = np.full((side, count * (side + gap) - gap, 3), ground, np.uint8)
+            for number, picture in enumerate(pictures[:count]):
+                x = number * (side + gap)
+                how = cv2.INTER_LINEAR if side >= picture.shape[1] else cv2.INTER_AREA
+                sheet[:, x : x + side] = cv2.resize(picture, (side, side), interpolation=how)
+            self._sheets[key] = pictures, sheet
         return self._sheets[key][1]
 
 
@@ -234,19 +239,6 @@ def map_over(picture: np.ndarray, drawn: Drawn, look: Look) -> np.ndarray:
     look = replace(look, style="heat")
     box = (0, 0, *picture.shape[1::-1])
     return lay_over(picture, paint(picture, [drawn], look, box).overlays[0])
-
-
-def _gallery(
-    pictures: Sequence[np.ndarray], count: int, side: int, gap: int, ground: int
-) -> np.ndarray:
-    sheet = np.full((side, count * (side + gap) - gap, 3), ground, np.uint8)
-    for number, picture in enumerate(pictures[:count]):
-        x = number * (side + gap)
-        how = cv2.INTER_AREA
-        if side >= picture.shape[1]:
-            how = cv2.INTER_LINEAR
-        sheet[:, x : x + side] = cv2.resize(picture, (side, side), interpolation=how)
-    return sheet
 
 
 def _caption_size(letters: int) -> int:

@@ -23,6 +23,7 @@ SHIFT = 4  # OpenCV draws circles at this many binary places of a pixel
 
 FILL = (38, 38, 44)
 EDGE = (120, 120, 130)
+CASED = ((0, 0, 0), 3), (WHITE, 1)  # colours and widths of lines that show on any ground
 
 
 @dataclass(frozen=True)
@@ -85,32 +86,34 @@ def draw_controls(
     pointer: tuple[int, int], words: Callable[[str], str] = str,
 ) -> None:  # fmt: skip
     """Draws the controls in place."""
-    labels = {
-        one.action: words(one.undo if one.action in running else one.button)
-        for one in BUTTONS.values()
-    }
+    letters = controls.letters
     if progress and controls.track:
-        _draw_bar(canvas, controls.track, progress, controls.letters)
-    for action, box in controls.buttons.items():
-        _draw_button(canvas, box, labels[action], controls.letters, contains(box, *pointer))
+        _draw_bar(canvas, controls.track, progress, letters)
+    for action, (x0, y0, x1, y1) in controls.buttons.items():
+        edge = hud.WARNING if contains((x0, y0, x1, y1), *pointer) else EDGE
+        cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), FILL, -1)
+        cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), edge, 1)
+        label = words(BUTTONS[action].undo if action in running else BUTTONS[action].button)
+        x = (x0 + x1 - text_width(label, letters)) // 2
+        draw_text(canvas, label, (x, (y0 + y1) // 2 + round(0.36 * letters)), letters, WHITE)
 
 
 def draw_brush(
     canvas: np.ndarray, box: Box, shape: tuple[int, ...], middle: tuple[int, int], radius: int
 ) -> None:
-    """Outlines in place what the brush covers, in white on black."""
+    """Outlines in place what the brush covers."""
     x0, y0, x1, y1 = box
     part = canvas[y0:y1, x0:x1]
     scale = (x1 - x0) / shape[1]
     x, y = (round(((at + 0.5) * scale - 0.5) * 2**SHIFT) for at in middle)
     r = round((radius + 0.5) * scale * 2**SHIFT)
-    for colour, width in (((0, 0, 0), 3), (WHITE, 1)):
+    for colour, width in CASED:
         cv2.circle(part, (x, y), r, colour, width, cv2.LINE_AA, SHIFT)
 
 
 def draw_frame(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int]) -> None:
-    """Outlines in place the rectangle between two places, in white on black."""
-    for colour, width in (((0, 0, 0), 3), (WHITE, 1)):
+    """Outlines in place the rectangle between two places."""
+    for colour, width in CASED:
         cv2.rectangle(canvas, start, end, colour, width)
 
 
@@ -125,37 +128,18 @@ def _lines(room: int, letters: int, gap: int, words: Callable[[str], str]) -> li
     return lines
 
 
-def _draw_button(canvas: np.ndarray, box: Box, label: str, letters: int, bright: bool) -> None:
-    x0, y0, x1, y1 = box
-    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), FILL, -1)
-    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), hud.WARNING if bright else EDGE, 1)
-    x = (x0 + x1 - text_width(label, letters)) // 2
-    draw_text(canvas, label, (x, (y0 + y1) // 2 + round(0.36 * letters)), letters, WHITE)
-
-
 def _draw_bar(canvas: np.ndarray, track: Box, progress: BarPosition, letters: int) -> None:
     x0, y0, x1, y1 = track
-    whole = (0, y0, canvas.shape[1], y1)
-    cv2.rectangle(canvas, whole[:2], (whole[2] - 1, y1 - 1), FILL, -1)
+    cv2.rectangle(canvas, (0, y0), (canvas.shape[1] - 1, y1 - 1), FILL, -1)
     middle = (y0 + y1) // 2
     half = max(2, letters // 6)
     x = x0 + round((x1 - 1 - x0) * progress.share)
     hud.draw_bar(canvas, (x0, middle - half, x1, middle + half + 1), progress.share)
     cv2.circle(canvas, (x, middle), max(4, letters // 2), WHITE, -1, cv2.LINE_AA)
     base = middle + round(0.36 * letters)
-    left = x0 - letters
-    left -= text_width(progress.position, letters)
+    left = x0 - letters - text_width(progress.position, letters)
     draw_text(canvas, progress.position, (left, base), letters, WHITE)
     draw_text(canvas, progress.length, (x1 + letters, base), letters, hud.DIM)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A list's place on a canvas: the column, and the entries in sight."""
-
-    column: Box
-    first_y: int
-    shown: range
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +158,7 @@ class Menu:
         raise NotImplementedError
 
     def texts(self, entry: Any) -> tuple[str, str]:
-        """The texts at the left and at the right of an entry's line."""
+        """The texts at both ends of an entry's line."""
         raise NotImplementedError
 
     def empty(self) -> str:
@@ -203,9 +187,9 @@ class Menu:
 
     def click(self, canvas: tuple[int, int], size: int, free: Box, x: int, y: int) -> "Menu | None":
         """The list with the cursor on the entry at x, y; None where there is none."""
-        place = self._place(canvas, size, free, len(self.found()))
-        number = place.shown.start + (y - place.first_y) // round(hud.STEP * size)
-        inside = place.column[0] <= x < place.column[2] and number in place.shown
+        column, first_y, shown = self._place(canvas, size, free, len(self.found()))
+        number = shown.start + (y - first_y) // round(hud.STEP * size)
+        inside = column[0] <= x < column[2] and number in shown
         return replace(self, cursor=number) if inside else None
 
     def draw(self, canvas: np.ndarray, size: int, free: Box) -> None:
@@ -214,11 +198,10 @@ class Menu:
         The column is the free area where that is wide enough, else in the middle, else everywhere.
         """
         found = self.found()
-        place = self._place(canvas.shape[:2], size, free, len(found))
-        x0, y0, x1, y1 = place.column
+        (x0, y0, x1, y1), _, shown = self._place(canvas.shape[:2], size, free, len(found))
         canvas[y0:y1, x0:x1] = 0
         entries = []
-        for number in place.shown:
+        for number in shown:
             colour = hud.WARNING if number == self.cursor else WHITE
             entries.append(hud.line(*self.texts(found[number]), size, colour, colour))
         foot = [
@@ -236,7 +219,10 @@ class Menu:
             lines.append(hud.line(self.words(self.empty()), "", size, hud.WARNING))
         return [hud.Strip(size // 2), *lines, hud.Strip(size // 2)]
 
-    def _place(self, canvas: Sequence[int], size: int, free: Box, count: int) -> _Place:
+    def _place(
+        self, canvas: Sequence[int], size: int, free: Box, count: int
+    ) -> tuple[Box, int, range]:
+        """The column of the list, the y of its first entry, and the entries in sight."""
         rows, columns = canvas[:2]
         width = min(columns - 2 * size, WIDTH * size)
         x = (columns - width) // 2
@@ -249,16 +235,16 @@ class Menu:
             width = columns
         fits = max(1, (rows - top - size) // round(hud.STEP * size) - len(self.foot()))
         first = max(0, min(self.cursor - fits // 2, count - fits))  # the cursor is in sight
-        return _Place((x, 0, x + width, rows), top, range(first, min(first + fits, count)))
+        return (x, 0, x + width, rows), top, range(first, min(first + fits, count))
 
 
 @dataclass(frozen=True, eq=False)
 class ClassList(Menu):
     """The classes."""
 
-    # (index, label), best first when they came; none before the first map
+    # index and label, best first when they came; none before the first map
     entries: Sequence[tuple[int, str]] = ()
-    # float32 [classes], the present ones
+    # the present ones, float32 [classes]
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     least = 13
@@ -269,17 +255,16 @@ class ClassList(Menu):
         if self.entries:
             return replace(self, scores=scores)
         order = np.argsort(-scores, kind="stable").tolist()
-        return replace(
-            self, scores=scores, entries=tuple((n, self.words(labels[n])) for n in order)
-        )
+        entries = tuple((index, self.words(labels[index])) for index in order)
+        return replace(self, scores=scores, entries=entries)
 
     def found(self) -> list[tuple[int, str]]:
-        """The entries whose label contains what was typed, or whose number begins with it."""
+        """The classes whose label contains what was typed, or whose number begins with it."""
+        typed = self.typed
         return [
-            entry
-            for entry in self.entries
-            if self.typed in entry[1].lower()
-            or (self.typed.isdecimal() and str(entry[0]).startswith(self.typed))
+            (index, label)
+            for index, label in self.entries
+            if typed in label.lower() or (typed.isdecimal() and str(index).startswith(typed))
         ]
 
     def texts(self, entry: tuple[int, str]) -> tuple[str, str]:

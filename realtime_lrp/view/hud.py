@@ -219,27 +219,19 @@ def _laid_out(
     x0, y0, x1, y1 = area
     tall = shape[0] / min(shape)
 
-    def columns(size: int) -> tuple[list[list[Strip]], int]:
-        return _columns(blocks, x1 - x0, _Letters(size, tall))
+    def laid_out(size: int) -> tuple[list[list[Strip]], int]:
+        count = max(1, min(len(blocks), (x1 - x0) // (WIDE * size)))
+        width = min((x1 - x0) // count, WIDEST * size)
+        columns: list[list[Strip]] = [[] for _ in range(count)]
+        for block in blocks:  # each into the shortest so far
+            part = _block_part(block, width, _Letters(size, tall), size // 3 if count > 1 else 0)
+            min(columns, key=height_of).append(part)
+        return columns, width
 
-    def fits(size: int) -> bool:
-        return max(map(height_of, columns(size)[0])) <= y1 - y0
-
-    return columns(shrunk(size, MIN_LETTERS, fits))
-
-
-def _columns(
-    blocks: Sequence[Block], room: int, letters: _Letters
-) -> tuple[list[list[Strip]], int]:
-    """The blocks in columns of an area of this width, each in the shortest so far."""
-    size = letters.size
-    count = max(1, min(len(blocks), room // (WIDE * size)))
-    width = min(room // count, WIDEST * size)
-    columns: list[list[Strip]] = [[] for _ in range(count)]
-    for block in blocks:
-        part = _block_part(block, width, letters, size // 3 if count > 1 else 0)
-        min(columns, key=height_of).append(part)
-    return columns, width
+    fitting = shrunk(
+        size, MIN_LETTERS, lambda size: max(map(height_of, laid_out(size)[0])) <= y1 - y0
+    )
+    return laid_out(fitting)
 
 
 def _block_part(block: Block, width: int, letters: _Letters, free: int) -> Strip:
@@ -261,37 +253,37 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Strip
     """The parts of an entry; `bars` is the letter size of usual bars."""
     size = letters.size
     match entry:
-        case Row():
-            return _row_parts(entry, width, size)
+        case Row():  # one line, or the name above the value where both do not fit
+            colour = WARNING if entry.warn else WHITE
+            if text_width(entry.name, size) + text_width(entry.value, size) + size <= width:
+                return [line(entry.name, entry.value, size, DIM, colour)]
+            values = _lines(entry.value, width, size)
+            name = line(entry.name, "", size, DIM)
+            return [name, *(line("", one, size, DIM, colour) for one in values)]
         case Headline():
             size = letters.scaled(ANSWER_SCALE)
-            bar = Bar("", entry.share, entry.before)
-            name = _kept_lines(entry.name, entry.longest, width, size)
+            named = _kept_lines(entry.name, entry.longest, width, size)
             fits = shrunk(size, MIN_LETTERS, lambda one: text_width("100 %", one) <= width)
-            return [*name, line(percent(entry.share), "", fits), strip(bar, size)]
+            bar = strip(Bar("", entry.share, entry.before), size)
+            return [*named, line(percent(entry.share), "", fits), bar]
         case Line():
             size = letters.scaled(PRESENTED_SCALE)
             colour = WARNING if entry.warn else WHITE
             return _kept_lines(entry.text, entry.longest, width, size, colour)
         case Bar():
-            named = line(entry.name, percent(entry.share), bars)
+            name = line(entry.name, percent(entry.share), bars)
             lower = letters.scaled(entry.scale) - bars  # other names move nothing
-            return [Strip(round(STEP * lower)), named, strip(entry, bars + lower)]
-        case Legend():
-            return _legend_parts(entry, width, size)
+            return [Strip(round(STEP * lower)), name, strip(entry, bars + lower)]
+        case Legend(_, low, high):  # both words above the colours, or one below where they must
+            if text_width(low, size) + text_width(high, size) + 2 * size <= width:
+                return [line(low, high, size, DIM, DIM), strip(entry, size)]
+            above = [line(one, "", size, DIM) for one in _lines(low, width, size)]
+            below = [line("", one, size, DIM, DIM) for one in _lines(high, width, size)]
+            return [*above, strip(entry, size), *below]
         case Paragraph():
             large = round(entry.scale * size)
             head = [line(one, "", large, WARNING) for one in wrapped(entry.head, width, large)]
             return head + [line(one, "", size) for one in wrapped(entry.text, width, size)]
-
-
-def _row_parts(row: Row, width: int, size: int) -> list[Strip]:
-    """One line, or the name above the value where both do not fit."""
-    colour = WARNING if row.warn else WHITE
-    if text_width(row.name, size) + text_width(row.value, size) + size <= width:
-        return [line(row.name, row.value, size, DIM, colour)]
-    values = _lines(row.value, width, size)
-    return [line(row.name, "", size, DIM), *(line("", one, size, DIM, colour) for one in values)]
 
 
 def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
@@ -308,25 +300,12 @@ def _kept_lines(
     kept = 1 if text_width(longest, size) <= width else KEPT_LINES
 
     def fits(size: int) -> bool:
-        fits = unbroken_width(text, size) <= width
-        return fits and len(wrapped(text, width, size)) <= kept
+        return unbroken_width(text, size) <= width and len(wrapped(text, width, size)) <= kept
 
     letters = shrunk(size, MIN_LETTERS, fits)
     lines = wrapped(text, width, letters)[:kept]
     free = kept * round(STEP * size) - len(lines) * round(STEP * letters)
     return [Strip(free), *(line(one, "", letters, colour) for one in lines)]
-
-
-def _legend_parts(legend: Legend, width: int, size: int) -> list[Strip]:
-    """The words above the colours, or one above and one below where both do not fit."""
-    low = legend.low
-    high = legend.high
-    colours = strip(legend, size)
-    if text_width(low, size) + text_width(high, size) + 2 * size <= width:
-        return [line(low, high, size, DIM, DIM), colours]
-    above = [line(one, "", size, DIM) for one in _lines(low, width, size)]
-    below = [line("", one, size, DIM, DIM) for one in _lines(high, width, size)]
-    return [*above, colours, *below]
 
 
 def _lines(text: str, width: int, size: int) -> list[str]:

@@ -1,8 +1,7 @@
 """How maps are drawn: one value, `Look`, which everything that draws maps gets whole; colour maps.
 
 `LOOK_SETTINGS` says how a field of it is changed while pictures move: its keys, the help, the words
-of its notice and its control on the page follow from its row. `COLORMAPS` has a row for each colour
-map.
+of its notice and its control on the page follow from its row.
 """
 
 import re
@@ -17,14 +16,10 @@ from realtime_lrp.errors import UsageError
 
 @dataclass(frozen=True)
 class Colormap:
-    """A table of colours.
+    """A table of colours."""
 
-    Attributes:
-      table: uint8 [256, 3] RGB.
-      signed: whether the map can draw negative relevance. Then relevance 0 is entry 128, else 0.
-    """
-
-    table: np.ndarray
+    table: np.ndarray  # uint8 [256, 3] RGB
+    # whether the map can draw negative relevance. Then relevance 0 is entry 128, else 0.
     signed: bool = False
 
     @classmethod
@@ -130,15 +125,9 @@ class LookSetting:
 
     def accepts(self, value: Any) -> bool:
         """Whether a page may choose this value."""
-        value = self.read(value)
-        if self.values():
-            return any(type(value) is type(one) and value == one for one in self.values())
+        if values := self.values():
+            return value in values
         return not isinstance(value, bool | str) and 0 <= value <= 1
-
-    def read(self, value: Any) -> Any:
-        """The value that a page means: its lists have text, "true" for True."""
-        booleans = {str(one).lower(): one for one in self.values() if isinstance(one, bool)}
-        return booleans.get(value, value) if isinstance(value, str) else value
 
     def moved(self, value: Any, by: int) -> Any:
         """The value after the present one, or before it (by = -1)."""

@@ -5,8 +5,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from realtime_lrp.view.boxes import Outline
-from realtime_lrp.view.painting import ColouredMap, Painted
+from realtime_lrp.view.painting import ColouredMap, Outline, Painted
 
 FLOW_WIDTH = 320  # about how many columns a picture has where motion is measured
 WINDOW = 5  # side of the compared squares, in every second pixel of a reduced picture
@@ -28,8 +27,6 @@ class Follower:
 
     def __init__(self, painted: Painted):
         self._painted = self._moved = painted
-        self.lost = frozenset[int]()  # which boxes are not found again
-        self.elsewhere = False  # whether the last picture shows something else where the map is
         self._box = x0, y0, x1, y1 = painted.box
         self._then = then = self._small(painted.picture)
         self._back = np.zeros((*then.shape, 2), np.float32)
@@ -59,10 +56,10 @@ class Follower:
             for overlay, layer in zip(self._painted.overlays, self._layers, strict=True)
         )
         outlines = [self._outline(one, flow, certain) for one in self._painted.outlines]
-        self.lost = frozenset(n for n, one in enumerate(outlines) if one is None)
-        self._moved = Painted(picture, tuple(overlays), tuple(filter(None, outlines)))
-        drawn, left = (float(one.overlays[0].alpha.sum()) for one in (self._painted, self._moved))
-        self.elsewhere = left < SEEN * drawn
+        lost = frozenset(n for n, one in enumerate(outlines) if one is None)
+        moved = Painted(picture, tuple(overlays), tuple(filter(None, outlines)), lost)
+        drawn, left = (float(one.overlays[0].alpha.sum()) for one in (self._painted, moved))
+        self._moved = replace(moved, elsewhere=left < SEEN * drawn)
         return self._moved
 
     def _outline(self, outline: Outline, flow: np.ndarray, certain: np.ndarray) -> Outline | None:

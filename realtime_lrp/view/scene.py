@@ -13,12 +13,11 @@ import numpy as np
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view import hud
 from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
-from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Buffers, Decals
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.painting import ColouredMap, Painted, lay_into
+from realtime_lrp.view.painting import ColouredMap, Painted, draw_outlines, lay_into
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40  # the grey around pictures, and of a tile whose map is being prepared
@@ -37,12 +36,11 @@ class Patches:
 
 @dataclass(frozen=True)
 class Scene:
-    """The contents of a canvas."""
+    """The contents of a canvas, or of a network's part of one."""
 
     size: tuple[int, int]  # rows and columns of the canvas
     picture: np.ndarray  # uint8 [H, W, 3] RGB
-    # made for this picture or an earlier one of its size
-    explained: Painted | None
+    explained: Painted | None  # made for this picture or an earlier one of its size
     tiled: bool  # picture and maps stand side by side; else the first map lies over the picture
     look: Look
     left: tuple[hud.Block, ...] = ()  # figures for the left side, where both sides have room
@@ -77,15 +75,14 @@ class Scene:
             region = 0, 0, self.picture.shape[1], self.picture.shape[0]
         panels = len(self.panels) + len(self.awaited)
         titled = (self.network or self.title or self.untitled) and not panels
-        above = round(CAPTION * self.letters) if titled else 0
         return arrange(
-            (self.size[0] - above, self.size[1]), self.picture.shape, region, panels,
-            self.with_figures, self.letters,
-        ).moved_down(above)  # fmt: skip
+            self.size, self.picture.shape, region, panels, self.with_figures, self.letters,
+            round(CAPTION * self.letters) if titled else 0,
+        )  # fmt: skip
 
-    def caption(self, panel: ColouredMap | None) -> str:
-        """The name of a panel: "shapes:zplus" where there are several networks."""
-        return ":".join(filter(None, (self.network, panel.name if panel else "")))
+    def caption(self, name: str) -> str:
+        """The name of a panel or title: "shapes:zplus" where there are several networks."""
+        return ":".join(filter(None, (self.network, name)))
 
     def figures(self) -> list[tuple[tuple[hud.Block, ...], Box]]:
         """The blocks of each area for figures, and that area; none where no room is kept."""
@@ -199,13 +196,11 @@ class Artist:
         self._buffers = Buffers()
         self._explained: Painted | None = None
         self._follower: Follower | None = None
-        self._lost = frozenset[int]()
-        self.elsewhere = False  # whether the last scene's picture shows something else than the map
 
     def lost(self, scene: Scene) -> tuple[frozenset[int], bool]:
         """Which boxes are not found again on the scene's picture, and whether nothing is."""
-        self._drawn_for(scene)
-        return self._lost, self.elsewhere
+        painted = self._drawn_for(scene)
+        return (painted.lost, painted.elsewhere) if painted else (frozenset(), False)
 
     def draw(self, scene: Scene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
@@ -278,14 +273,12 @@ class Artist:
         boxes = scene.arrangement.pictures
         if scene.panels:
             awaited = (f"preparing {name}" for name in scene.awaited)
-            captions = ("picture", *map(scene.caption, scene.panels), *awaited)
+            named = (scene.caption(panel.name) for panel in scene.panels)
+            captions = ("picture", *named, *awaited)
             for name, box in zip(captions, boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
-        elif scene.network or scene.title:
-            name = ":".join(filter(None, (scene.network, scene.title)))
+        elif name := scene.caption(scene.title) or (scene.untitled if scene.explained else ""):
             draw(canvas, _draw_caption, name, boxes[0], scene.letters)
-        elif scene.untitled and scene.explained:
-            draw(canvas, _draw_caption, scene.untitled, boxes[0], scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:
                 draw(canvas, _draw_legend, legend, box, scene.letters)
@@ -300,8 +293,6 @@ class Artist:
         """The maps and boxes, moved to where they belong on the scene's picture."""
         explained = scene.explained
         look = scene.look
-        self._lost = frozenset()
-        self.elsewhere = False
         if explained is None or (look.style == "off" and not explained.outlines):
             return None
         if explained is not self._explained:
@@ -309,11 +300,8 @@ class Artist:
             self._follower = None
         if look.motion != "flow" or scene.picture is explained.picture:
             return explained
-        self._follower = follower = self._follower or Follower(explained)
-        moved = follower(scene.picture)
-        self._lost = follower.lost
-        self.elsewhere = follower.elsewhere
-        return moved
+        self._follower = self._follower or Follower(explained)
+        return self._follower(scene.picture)
 
 
 class SplitArtist:
@@ -393,8 +381,12 @@ def _draw_patches(canvas: np.ndarray, patches: Patches, shape: tuple[int, ...], 
     xs = np.linspace(left * across, right * across, columns + 1)
     ys = np.linspace(top * down, bottom * down, rows + 1)
     width = max(1, round(min(tile.shape[:2]) / 360))
-    dashes = [half for side in _sides(patches.random, xs, ys) for half in _dashes(side)]
     solid = _sides(patches.relevant, xs, ys)
+    dashes = [
+        np.array([end, end + DASH * (other - end)])
+        for first, last in _sides(patches.random, xs, ys)
+        for end, other in ((first, last), (last, first))
+    ]
     for sides, thick in ((dashes, width), (solid, width + 1)):
         lines = [np.rint(side).astype(np.int32) for side in sides]
         cv2.polylines(tile, lines, False, (0, 0, 0), thick + 2)
@@ -402,18 +394,11 @@ def _draw_patches(canvas: np.ndarray, patches: Patches, shape: tuple[int, ...], 
 
 
 def _sides(chosen: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> list[np.ndarray]:
-    framed = np.pad(chosen, 1)
-    sides = []
-    for row, column in np.argwhere(framed[:, 1:] != framed[:, :-1]):  # row 1 is the first patch
-        x = xs[column]
-        sides.append(np.array([(x, ys[row - 1]), (x, ys[row])]))
-    for row, column in np.argwhere(framed[1:] != framed[:-1]):
-        y = ys[row]
-        sides.append(np.array([(xs[column - 1], y), (xs[column], y)]))
-    return sides
-
-
-def _dashes(side: np.ndarray) -> list[np.ndarray]:
-    first, last = side
-    return [np.array([first, first + DASH * (last - first)]),
-            np.array([last, last + DASH * (first - last)])]  # fmt: skip
+    """The sides between patches that are chosen and others: two ends x, y of each."""
+    framed = np.pad(chosen, 1)  # row 1 is the first patch
+    upright = np.argwhere(framed[:, 1:] != framed[:, :-1])
+    level = np.argwhere(framed[1:] != framed[:-1])
+    return [
+        *(np.array([(xs[x], ys[y - 1]), (xs[x], ys[y])]) for y, x in upright),
+        *(np.array([(xs[x - 1], ys[y]), (xs[x], ys[y])]) for y, x in level),
+    ]

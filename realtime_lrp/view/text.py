@@ -137,23 +137,21 @@ def _drawable(text: str) -> str:
 def undrawable(text: str) -> str:
     """The characters of a text that its font cannot draw, each once, in order."""
     font = _font_for(text)
-    missing = _drawn("\uffff", font)
-    return "".join(c for c in dict.fromkeys(text) if not _has(font, c, missing))
 
+    def drawn(letter: str) -> np.ndarray:
+        picture = np.zeros((48, 96), np.uint8)
+        cv2.putText(picture, letter, (24, 32), 255, font, 24, 500)
+        return picture
 
-def _has(font: "cv2.FontFace", letter: str, missing: np.ndarray) -> bool:
-    """Whether a font has a letter; halves of surrogate pairs, which crash OpenCV, are not tried."""
-    if unicodedata.category(letter) in ("Cc", "Cs"):
-        return False
-    drawn = _drawn(letter, font)
-    visible = drawn.any() or letter.isspace()
-    return letter == "?" or bool(visible and (drawn != missing).any())
+    missing = drawn("\uffff")
 
+    def has(letter: str) -> bool:
+        if unicodedata.category(letter) in ("Cc", "Cs"):  # halves of surrogate pairs crash OpenCV
+            return False
+        visible = letter.isspace() or drawn(letter).any()
+        return letter == "?" or bool(visible and (drawn(letter) != missing).any())
 
-def _drawn(letter: str, font: "cv2.FontFace") -> np.ndarray:
-    picture = np.zeros((48, 96), np.uint8)
-    cv2.putText(picture, letter, (24, 32), 255, font, 24, 500)
-    return picture
+    return "".join(letter for letter in dict.fromkeys(text) if not has(letter))
 
 
 def _font_for(line: str) -> "cv2.FontFace":

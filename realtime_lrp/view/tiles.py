@@ -10,9 +10,8 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.scale import PERCENTILE, SOFTNESS, end_of
-from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.look import colormap_named
-from realtime_lrp.view.painting import Painted, lay_over
+from realtime_lrp.view.painting import Painted, draw_outlines, lay_over
 from realtime_lrp.view.text import draw_lines, text_size
 
 MAX_TILES = 64  # on one sheet

@@ -1,11 +1,14 @@
-"""A window, made by SDL (package pygame-ce): its display, the names of keys, the mouse.
+"""Windows, made by SDL (package pygame-ce): their display, the names of keys, the mouse.
 
 Import `pygame` from here: what has to be set before it is set. Call all on the main thread only.
 """
 
 import ctypes
 import os
+import shutil
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -41,7 +44,7 @@ GONE = "The display is gone. Start again when there is one, or with --display no
 
 
 def require_display() -> None:
-    """Connects to the display, for the rest of the process; an error where there is none."""
+    """Connects to the display, for the rest of the process; UnavailableError without one."""
     problem = UnavailableError(
         "There is no display to open a window on. Set DISPLAY to a running one, "
         "or add --display none."
@@ -127,11 +130,7 @@ class Keyboard:
 
     def __init__(self) -> None:
         self.repeated = False  # whether the last name came because its key is held
-        self._held: dict[int, str] = {}
-
-    @property
-    def held(self) -> set[str]:
-        return set(self._held.values())
+        self.held: dict[int, str] = {}  # place on the keyboard -> name
 
     def name(self, event: pygame.Event) -> str | None:
         """The name of the key that an event of SDL reports as pressed, or None.
@@ -140,11 +139,11 @@ class Keyboard:
         Control, Alt or Super. `UNNAMED` for keys without a name.
         """
         if event.type == pygame.KEYUP:
-            self._held.pop(event.scancode, None)
+            self.held.pop(event.scancode, None)
         name = _name(event) if event.type == pygame.KEYDOWN else None
         if name:
-            self.repeated = event.scancode in self._held
-            self._held[event.scancode] = name
+            self.repeated = event.scancode in self.held
+            self.held[event.scancode] = name
         return name
 
 
@@ -211,7 +210,10 @@ class Window:
             self._window = self._opened()
         except pygame.error as error:
             raise UnavailableError(f"The display opens no window: {error}.") from None
-        self._window.set_icon(_icon())
+        icon = pygame.Surface((64, 64), pygame.SRCALPHA)
+        for radius, colour in ((31, (90, 0, 0)), (22, (200, 40, 0)), (12, (255, 210, 80))):
+            pygame.draw.circle(icon, colour, (32, 32), radius)
+        self._window.set_icon(icon)
 
     def _opened(self) -> pygame.Window:
         rows, columns = screen_size()
@@ -239,14 +241,14 @@ class Window:
 
     @property
     def held(self) -> set[str]:
-        return self._keyboard.held
+        return set(self._keyboard.held.values())
 
     def events(self) -> list[str | Mouse]:
         """Key names (see `view.keys`) and the mouse since the last call, in order, without loss."""
         happened: list[str | Mouse] = []
         for event in pygame.event.get():
             if name := self._keyboard.name(event):
-                if self._is_wanted(name):
+                if not self._keyboard.repeated or self._repeats(name):
                     happened.append(name)
             elif mouse := self._mouse(event):
                 last = happened[-1] if happened else None
@@ -260,9 +262,9 @@ class Window:
                 self._window.flip()
         return happened
 
-    def _is_wanted(self, name: str) -> bool:
-        """Whether a key counts: one that does something does it once, however long it is held."""
-        return not self._keyboard.repeated or name in HELD or name not in BY_KEY
+    def _repeats(self, name: str) -> bool:
+        """Whether a held key counts again and again: what does something does it once."""
+        return name in HELD or name not in BY_KEY
 
     def _mouse(self, event: pygame.Event) -> Mouse | None:
         if event.type == pygame.MOUSEMOTION:
@@ -299,8 +301,72 @@ class Window:
         self.close()
 
 
-def _icon() -> pygame.Surface:
-    icon = pygame.Surface((64, 64), pygame.SRCALPHA)
-    for radius, colour in ((31, (90, 0, 0)), (22, (200, 40, 0)), (12, (255, 210, 80))):
-        pygame.draw.circle(icon, colour, (32, 32), radius)
-    return icon
+TEND_S = 0.75  # how often the window is checked. A lost window is back within 1 s.
+
+INHIBIT = (
+    "systemd-inhibit", "--what=idle:sleep", "--who=realtime-lrp", "--why=exhibit", "--mode=block",
+    "cat",
+)  # fmt: skip
+"""Keeps the session awake until its standard input closes, which is when this program ends."""
+
+
+class FullScreen(Window):
+    """The window of an exhibit: it fills the screen and comes back whatever is done to it.
+
+    It shows no pointer. SDL keeps the screen saver off while it is open.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        pygame.mouse.set_visible(False)
+        self._inhibitor: subprocess.Popen[bytes] | None = None
+        if shutil.which(INHIBIT[0]):
+            own = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+            quiet = subprocess.DEVNULL
+            self._inhibitor = subprocess.Popen(
+                INHIBIT, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=own
+            )
+        self._due = time.monotonic() + TEND_S
+
+    def _opened(self) -> pygame.Window:
+        rows, columns = screen_size()  # without a window manager this alone covers the screen
+        return pygame.Window(
+            TITLE, (columns, rows), position=(0, 0), fullscreen_desktop=True, borderless=True,
+            always_on_top=True,
+        )  # fmt: skip
+
+    def tend(self) -> None:
+        """Restores the window about once a second; call it after each picture."""
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + TEND_S
+        rows, columns = screen_size()
+        covers = self._window.size == (columns, rows) and self._window.position == (0, 0)
+        if not (self._window.focused and covers):
+            self._window.set_windowed()  # SDL asks for what it has already only after this
+            self._window.restore()
+            self._window.set_fullscreen(desktop=True)
+            self._window.focus()
+
+    def close(self) -> None:
+        super().close()
+        if self._inhibitor:
+            self._inhibitor.communicate()
+
+    def _repeats(self, name: str) -> bool:
+        return False
+
+
+class NullWindow:
+    """Stands in for `FullScreen` when nothing is shown (`--display none`)."""
+
+    size = (720, 1280)
+    held: frozenset[str] = frozenset()
+
+    def events(self) -> list[str | Mouse]:
+        return []
+
+    def show(self, *_: object) -> None:
+        """Does nothing, like all of these."""
+
+    tend = close = show

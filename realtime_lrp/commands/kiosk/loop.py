@@ -30,8 +30,8 @@ from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.sources import open_source
-from realtime_lrp.view.full_screen import FullScreen, NullWindow
 from realtime_lrp.view.look import Look
+from realtime_lrp.view.window import FullScreen, NullWindow
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02  # seconds that a turn waits for a picture, or until the next drawing

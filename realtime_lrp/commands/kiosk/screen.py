@@ -69,11 +69,8 @@ class ScreenArtist:
         self._buffers = Buffers()
         self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
         self._whole: FloatBox | None = None  # where the whole picture would lie on it
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether the last picture showed something else than the map that was drawn with it."""
-        return self._artist.elsewhere
+        # whether the last picture showed something else than the map that was drawn with it
+        self.elsewhere = False
 
     def draw(self, size: tuple[int, int], screen: Screen, now: float) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB; the time decides how far things have moved."""
@@ -112,15 +109,15 @@ class ScreenArtist:
         room = y1 - y0, x1 - x0
         part = visible_part((rows, columns), region, room)
         scale = min(room[0] / (part[3] - part[1]), room[1] / (part[2] - part[0]))
-        drawn = self._artist.draw(
-            Scene(
-                size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
-                picture=picture,
-                explained=explained,
-                tiled=False,
-                look=self._look,
-            )
+        scene = Scene(
+            size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
+            picture=picture,
+            explained=explained,
+            tiled=False,
+            look=self._look,
         )
+        drawn = self._artist.draw(scene)
+        _, self.elsewhere = self._artist.lost(scene)
         left, top = round(part[0] * scale), round(part[1] * scale)
         drawn = drawn[top : top + room[0], left : left + room[1]]
         y, x = y0 + (room[0] - drawn.shape[0]) // 2, x0 + (room[1] - drawn.shape[1]) // 2

@@ -32,7 +32,7 @@ from realtime_lrp.system.program import __version__
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.system.terminal import PlainFormatter
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.view.full_screen import FullScreen, NullWindow
+from realtime_lrp.view.window import FullScreen, NullWindow
 
 log = logging.getLogger(__name__)
 

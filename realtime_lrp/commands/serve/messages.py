@@ -136,8 +136,8 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
         case "position", float():
             pass
         case _:
-            drawn = (one for one in LOOK_SETTINGS if one.name == what and one.accepts(value))
-            return next((one.read(value) for one in drawn), None)
+            accepted = any(one.name == what and one.accepts(value) for one in LOOK_SETTINGS)
+            return value if accepted else None
     return value
 
 

@@ -32,10 +32,9 @@ from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, box_at, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
-from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.painting import Drawn, Series, paint
+from realtime_lrp.view.painting import Drawn, Outline, Series, paint
 from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3  # maximum number of batches that are decoded and not yet written

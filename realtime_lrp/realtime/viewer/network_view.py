@@ -6,13 +6,12 @@ Recordings and snapshots get the `Scene` of each as well; passing notices stand 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.config.names import ABOUT
+from realtime_lrp.config.names import ABOUT, AUTO
 from realtime_lrp.engine.wording import nothing_found, sight_note
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.capture import Capture
@@ -28,9 +27,8 @@ from realtime_lrp.realtime.viewer.maps import (
     described_layers,
     followed_caption,
 )
-from realtime_lrp.realtime.viewer.state import NetworkFacts, Notice, ViewerState
+from realtime_lrp.realtime.viewer.state import NetworkFacts, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
-from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.scene import Patches, Scene
 
@@ -45,16 +43,26 @@ OLD_ANSWER_MS = 1000
 
 
 class NetworkView:
-    """The newest maps and the figures of one network."""
+    """The newest maps and the figures of one network.
 
-    further = False  # whether it leaves to another one what all have in common
+    A further one follows what is asked of the first, and leaves to it what all have in common.
+    """
 
-    def __init__(self, relevance: RelevanceThread, capture: Capture, name: str = ""):
+    def __init__(
+        self,
+        relevance: RelevanceThread,
+        capture: Capture,
+        name: str = "",
+        first: NetworkView | None = None,
+    ):
         self.relevance = relevance
         self.stats = relevance.stats
         self.name = name
         self._capture = capture
+        self._first = first  # of a further network the first one
+        self._followed: tuple[object, ...] = ()  # what the first was asked for, and both engines
         self.newest: ExplainedFrame | None = None
+        self.number = 0  # how many maps there were
         self.explained: ExplainedFrame | None = None  # drawn last
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
         self.maps: Painted | None = None  # the maps of `newest`, ready for drawing
@@ -75,15 +83,16 @@ class NetworkView:
         self.lost = frozenset[int](), False
         self.ready = False  # whether the newest map is as chosen, or as it stays
 
-    def take(self, newest: ExplainedFrame | None, look: Look) -> None:
-        """Makes the newest maps, if there are any, ready for drawing."""
-        self.newest, self.maps = newest, self._paint(newest, look)
-
-    def measure(self) -> None:
-        """Notes how many maps there are, and since when the one shown is not as chosen."""
-        explained = self.newest
+    def take(self, state: ViewerState) -> None:
+        """Takes the newest maps, if there are any; notes since when they are not as chosen."""
         relevance = self.relevance
-        self.rates.maps.reached(relevance.maps.count)
+        if self._first:
+            self._follow(state, self._first.relevance.engine)
+        item = relevance.maps.newest()
+        self.number, explained = (item.number, item.value) if item else (0, None)
+        self.newest = explained
+        self.maps = self._paint(explained, state.look)
+        self.rates.maps.reached(self.number)
         own = explained is None or explained.engine is relevance.engine
         as_chosen = own and relevance.choice == relevance.request.choice
         self.ready = explained is not None and (as_chosen or bool(self.refusal))
@@ -96,18 +105,25 @@ class NetworkView:
         """The lines for the screen alone: no recording and no snapshot has them."""
         now = time.monotonic()
         doing = self.relevance.doing
-        notice = state.notice.text if now < state.notice.until else ""
+        notice = state.notice.text if now < state.notice.until and not self._first else ""
         if doing or not self.newest:
             return state.words(notice or doing or "preparing the first map")
-        if self._old_since is not None and now - self._old_since > OLD_MAP_S:
-            notice = _lines(notice, _preparing(self._named(state).choice, self.newest.names))
+        old = self._old_since is not None and now - self._old_since > OLD_MAP_S
+        if old and not (self._first and self.refusal):  # its figures say why its map is another's
+            choice = self._choice(state)
+            shown = self.newest.names
+            missing = [name for name in (choice.name, *choice.also) if name not in shown]
+            awaited = ", ".join(missing) or ("random weights" if choice.random else choice.name)
+            still = f" (still shown: {shown[0]})" if shown[0] != choice.name else ""
+            notice = _lines(notice, f"preparing {awaited}{still}")
         return state.words(notice)
 
     def compose(
         self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
     ) -> Scene:
         """The scene to draw; it is kept in `scene`."""
-        state = self._named(state)
+        if self.problem:
+            state = replace(state, look=replace(state.look, style="off"))
         explained = self.newest
         drawn = self.maps
         self._renew_columns(state, version, frame)
@@ -135,19 +151,19 @@ class NetworkView:
             notice=state.words(self._notice(explained if drawn else None)),
             with_figures=state.with_figures,
             text_size=state.text_size,
-            awaited=_awaited(state, drawn, explained),
+            awaited=self._awaited(state, drawn, explained) if state.tiled and drawn else (),
             patches=_flipped_patches(state, explained),
             roams=explained is not None and explained.result.region.found is not None,
             network="" if state.alone else self.name,
             title=state.words(followed_caption(explained)) if explained and drawn else "",
         )
         self.explained = self.newest
-        self.has_map = bool(self.newest) and drawn is self.maps
+        self.has_map = bool(self.newest) and drawn is self.maps and not self.problem
         return self.scene
 
     def _notice(self, explained: ExplainedFrame | None) -> str:
         """The line that recordings have too."""
-        trouble = "" if self.further else self._capture.trouble
+        trouble = "" if self._first else self._capture.trouble
         if trouble or not explained:
             return trouble
         result = explained.result
@@ -182,18 +198,22 @@ class NetworkView:
         if explained and state.about:
             names = explained.names if state.tiled else explained.names[:1]
             left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
-        own = explained is None or explained.frame.value is frame.value
-        self.old = "" if own else _old(self.rates.map_ms or 0, elsewhere or outdated)
+        self.old = ""
+        if explained and explained.frame.value is not frame.value:
+            age_ms = self.rates.map_ms or 0
+            self.old = "of the picture before" if elsewhere or outdated else ""
+            if age_ms >= OLD_ANSWER_MS:
+                self.old = f"of a picture {age_ms / 1000:.1f} s ago"
         if explained and not outdated:
             legend = None if state.tiled or not legends else legends[0]
             right = self._answer_blocks(state, explained, legend)
             if self.refusal and state.with_figures:
                 right.append((Paragraph("", self.refusal),))
-            if state.request.probe and not self.further:
+            if state.request.probe and not self._first:
                 right.append(figures.probe_rows(explained, state.text == "presenter"))
         if state.text == "figures":
             source = self._capture.source.described or "..."
-            left.append(figures.rate_rows(self.rates, state, source, explained, self.further))
+            left.append(figures.rate_rows(self.rates, state, source, explained, bool(self._first)))
         self.left = state.words.blocks(left)
         self.right = state.words.blocks(right)
         self._legends = tuple(map(state.words.entry, legends))
@@ -216,18 +236,35 @@ class NetworkView:
             blocks[-1] = (*blocks[-1], *sentences)
         return blocks
 
-    def _named(self, state: ViewerState) -> ViewerState:
-        """The state with the name of the composite that `auto` is for this network."""
+    def _choice(self, state: ViewerState) -> EngineChoice:
+        """The requested engine, with the composite that `auto` is for this network."""
         engine = self.relevance.engine
-        choice = state.request.choice
-        named = choice.with_composite(engine.auto_composite) if engine else choice
-        return state if named is choice else state.with_request(choice=named)
+        return state.request.choice.with_composite(engine.auto_composite if engine else AUTO)
+
+    def _awaited(
+        self, state: ViewerState, drawn: Painted, explained: ExplainedFrame | None
+    ) -> tuple[str, ...]:
+        """The maps that stand side by side with the others as soon as they are computed."""
+        unsuited = explained.engine.explainer.unsuited if explained else state.facts.unsuited
+        choice = self._choice(state)
+        shown = [panel.name for panel in drawn.overlays]
+        wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
+        missing = [name for name in wanted if name not in shown]
+        return tuple(missing[: max(0, len(wanted) - len(shown))])
 
     def refused(self) -> Event | None:
-        """The event for the state if an engine could not be prepared."""
+        """The event for the state if an engine could not be prepared.
+
+        A further network keeps the choice, which others may support.
+        """
         cache = self.relevance.engine_cache
         refused = cache and cache.refused()
-        return ChoiceRefused(*refused, self.relevance.choice) if refused else None
+        if not refused:
+            return None
+        if self._first:
+            self.refusal = refused[1]
+            return NoticeGiven(f"{self.name}: {self.refusal}")
+        return ChoiceRefused(*refused, self.relevance.choice)
 
     def facts(self) -> NetworkFacts:
         """The facts about the network of the newest map."""
@@ -247,20 +284,9 @@ class NetworkView:
             )
         return self._facts
 
-
-class FollowingNetworkView(NetworkView):
-    """A network beside the first one, which follows what is asked of the first."""
-
-    further = True
-
-    def __init__(self, relevance: RelevanceThread, name: str, first: NetworkView):
-        super().__init__(relevance, first._capture, name)
-        self._first = first
-        self._followed: tuple[object, ...] = ()
-
-    def follow(self, state: ViewerState) -> None:
-        """Requests what the state asks for, in the words of this network."""
-        engines = self._first.relevance.engine, self.relevance.engine
+    def _follow(self, state: ViewerState, first: Engine | None) -> None:
+        """Requests what the first network is asked for, in the words of this one."""
+        engines = first, self.relevance.engine
         wanted = state.request, *engines
         if wanted == self._followed:
             return
@@ -277,30 +303,6 @@ class FollowingNetworkView(NetworkView):
             self.refusal = ""
         relevance.request = request
 
-    def refused(self) -> Event | None:
-        """Reports the refusal but keeps the choice: other networks may support it."""
-        event = super().refused()
-        if not isinstance(event, ChoiceRefused):
-            return None
-        self.refusal = event.reason
-        return NoticeGiven(f"{self.name}: {event.reason}")
-
-    def passing(self, state: ViewerState) -> str:
-        """This network's own lines; the first network shows notices to the user."""
-        if self.refusal and self.newest and not self.relevance.doing:
-            return ""  # the figures say why its map is another one's
-        return super().passing(replace(state, notice=Notice()))
-
-    def compose(
-        self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
-    ) -> Scene:
-        """Like the first network's scene, but without a map if it has no such class."""
-        if self.problem:
-            state = replace(state, look=replace(state.look, style="off"))
-        scene = super().compose(state, version, frame, size)
-        self.has_map = self.has_map and not self.problem
-        return scene
-
 
 def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
     """Whether an explanation is of the file or camera, and of the size, of a frame.
@@ -315,33 +317,6 @@ def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
 
 def _lines(*texts: str) -> str:
     return "\n".join(filter(None, texts))
-
-
-def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
-    missing = [name for name in (choice.name, *choice.also) if name not in shown]
-    text = f"preparing {', '.join(missing) or ('random weights' if choice.random else choice.name)}"
-    text += f" (still shown: {shown[0]})" if shown[0] != choice.name else ""
-    return text
-
-
-def _old(age_ms: float, elsewhere: bool) -> str:
-    """Says that an answer is to an earlier picture; "" while that one is much like this one."""
-    if age_ms >= OLD_ANSWER_MS:
-        return f"of a picture {age_ms / 1000:.1f} s ago"
-    return "of the picture before" if elsewhere else ""
-
-
-def _awaited(
-    state: ViewerState, drawn: Painted | None, explained: ExplainedFrame | None
-) -> tuple[str, ...]:
-    if not state.tiled or drawn is None:
-        return ()
-    unsuited = explained.engine.explainer.unsuited if explained else state.facts.unsuited
-    choice = state.choice
-    shown = [panel.name for panel in drawn.overlays]
-    wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
-    missing = [name for name in wanted if name not in shown]
-    return tuple(missing[: max(0, len(wanted) - len(shown))])
 
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:

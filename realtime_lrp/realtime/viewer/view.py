@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
+from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.maps import FIGURES_S, ConceptView
-from realtime_lrp.realtime.viewer.network_view import FollowingNetworkView, NetworkView
+from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import Order, Screen, ViewerState
 from realtime_lrp.system.geometry import moved
@@ -57,23 +57,20 @@ class View:
         self.frame: Item[np.ndarray] | None = None
         self.concepts: ConceptPanel | None = None
         self.capture = capture
-        self._relevance = threads[0]
-        self._stats = threads[0].stats
         self._show = show
         self._size = size
         self._status = status
         self._teacher = teacher
         self.figures_in_picture = figures_in_picture
-        names = network_names(state.config)
-        first = NetworkView(threads[0], capture, names[0] if len(threads) > 1 else "")
-        self.first = first
+        names = network_names(state.config) if len(threads) > 1 else ("",)
+        self.first = NetworkView(threads[0], capture, names[0])
         self._further = [
-            FollowingNetworkView(thread, name, first)
+            NetworkView(thread, capture, name, self.first)
             for thread, name in zip(threads[1:], names[1:], strict=True)
         ]
-        self._networks: list[NetworkView] = [first, *self._further]
+        self._networks = [self.first, *self._further]
         self._artist = SplitArtist()
-        self._concept_view = ConceptView(first.name)
+        self._concept_view = ConceptView(self.first.name)
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts moves of the mouse that change nothing else
@@ -87,7 +84,7 @@ class View:
 
     @property
     def columns(self) -> tuple[list[hud.Block], list[hud.Block]]:
-        """The figures at the left and at the right; further networks' stand below the first's."""
+        """The figures at the left and at the right, those of further networks below the first's."""
         left = [block for network in self.networks for block in network.left]
         right = [block for network in self.networks for block in network.right]
         looks = self._teacher and self._teacher.looks
@@ -113,22 +110,20 @@ class View:
     def step(self) -> np.ndarray | None:
         """Draws again if anything changed; waits up to `POLL_S` for a frame."""
         before = self.frame.number if self.frame else self._first_number
+        for network in self._networks:
+            network.take(self.state)
         with self.first.rates.drawing_waits:
-            fresh, newest = self._newest(before)
-        self.first.take(newest, self.state.look)
-        for network in self._further:
-            network.follow(self.state)
-            item = network.relevance.maps.newest()
-            network.take(item.value if item else None, self.state.look)
+            if frozen := self.state.frozen:
+                fresh = self._next_frozen(frozen, before)
+            else:
+                fresh = self.capture.frames.newest(before, POLL_S)
         frame = fresh or self.frame
         frozen = self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored
         self.frame = frame
         self.first.rates.captured.reached(self.capture.frames.count)
-        self.first.rates.shown.reached(self._stats.frames_shown)
-        for view in self._networks:
-            view.measure()
+        self.first.rates.shown.reached(self.first.stats.frames_shown)
         at_once, soon = self._appearance()
         waited = time.monotonic() - self._drawn_at > SOON_S
         changed = at_once != self._drawn[0] or (waited and soon != self._drawn[1])
@@ -161,7 +156,7 @@ class View:
     def figures(self) -> dict[str, Any]:
         """The figures until now, as `--stats` writes them."""
         self._note_counts()
-        figures = self._stats.as_dict(live=True)
+        figures = self.first.stats.as_dict(live=True)
         if self._further:
             figures["also_models"] = {one.name: one.stats.of_network() for one in self._further}
         return figures
@@ -169,36 +164,28 @@ class View:
     def summaries(self) -> list[str]:
         """A line of figures for each network; none before the first one is loaded."""
         self._note_counts()
-        if self._relevance.engine is None:
+        if self.first.relevance.engine is None:
             return []
-        further = (one.stats.summary(one.name) for one in self._further)
-        return [self._stats.summary(), *further]
+        return [
+            one.stats.summary(one.name if one in self._further else "") for one in self._networks
+        ]
 
     def _note_counts(self) -> None:
-        self._stats.frames_captured = self.capture.frames.count - self._first_number
-        self._stats.reconnects = self.capture.reconnects
+        stats = self.first.stats
+        stats.frames_captured = self.capture.frames.count - self._first_number
+        stats.reconnects = self.capture.reconnects
         for network in self._networks:
             if engine := network.relevance.engine:
                 network.stats.note_engine(engine)
 
     def _set(self, state: ViewerState) -> None:
         self.state = replace(state, orders=())
-        if self._relevance.request is not state.request:
-            self._relevance.request = state.request
+        self.first.relevance.request = state.request
 
-    def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
-        newest = self._relevance.maps.newest()
-        number, explained = (newest.number, newest.value) if newest else (0, None)
-        if frozen := self.state.frozen:
-            return self._next_frozen(frozen, before, number), explained
-        return self.capture.frames.newest(before, POLL_S), explained
-
-    def _next_frozen(
-        self, frozen: Item[np.ndarray], before: int, map_number: int
-    ) -> Item[np.ndarray] | None:
+    def _next_frozen(self, frozen: Item[np.ndarray], before: int) -> Item[np.ndarray] | None:
         """The frozen frame, if it is not on the screen yet; takes the next step if one is due."""
         if not self.state.stepping:
-            self._relevance.maps.newest(map_number, POLL_S)
+            self.first.relevance.maps.newest(self.first.number, POLL_S)
         elif stepped := self.capture.frames.newest(max(before, frozen.number), POLL_S):
             self.send(events.FrameStepped(stepped))
             frozen = stepped
@@ -308,15 +295,16 @@ class View:
 
     def _count(self, frame: Item[np.ndarray], dropped: int) -> None:
         now = time.monotonic()
-        self._stats.frames_shown += 1
+        stats = self.first.stats
+        stats.frames_shown += 1
         self._drop(dropped)
-        self._stats.frame_age_ms.append(1000 * (now - frame.time))
+        stats.frame_age_ms.append(1000 * (now - frame.time))
         for network in self._networks:
             if network.newest:
                 network.stats.map_age_ms.append(1000 * (now - network.newest.frame.time))
 
     def _drop(self, frames: int) -> None:
-        self._stats.frames_dropped = (self._stats.frames_dropped or 0) + frames
+        self.first.stats.frames_dropped = (self.first.stats.frames_dropped or 0) + frames
 
 
 def _block_of(said: str) -> list[hud.Block]:

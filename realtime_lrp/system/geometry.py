@@ -5,7 +5,7 @@ FloatBox = tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels, betwee
 SURE = 0.5  # a detector's boxes with a lower score are not drawn
 
 
-def contains(box: Box, x: int, y: int) -> bool:
+def contains(box: FloatBox, x: int, y: int) -> bool:
     """Whether a pixel lies in a box."""
     return box[0] <= x < box[2] and box[1] <= y < box[3]
 

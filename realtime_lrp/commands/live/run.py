@@ -1,15 +1,10 @@
-"""The live viewer from start to end: connects the parts and runs the render loop.
-
-Each turn makes events of keys and mouse, carries out the orders in the state, lets the view draw,
-and makes events of what the other parts report.
-"""
+"""The live viewer from start to end: connects the parts and runs the render loop."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -26,15 +21,8 @@ from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.networks import further_threads
 from realtime_lrp.realtime.stats import Stats, write_figures
-from realtime_lrp.realtime.viewer.events import (
-    CanvasResized,
-    Event,
-    FileSkipped,
-    KeyPressed,
-    MouseMoved,
-    NoticeGiven,
-    SourceChanged,
-)
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.events import Event, NoticeGiven
 from realtime_lrp.realtime.viewer.handle import show_step
 from realtime_lrp.realtime.viewer.lecture import load_lecture, with_networks
 from realtime_lrp.realtime.viewer.state import Order, first_state
@@ -80,8 +68,16 @@ def run(
         load_gallery(config).check_names()
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
-        _require_display(config)
-    _check_outputs(stats, record)
+        try:
+            require_display()
+        except UnavailableError:
+            with suppress(UnavailableError):  # the error for a missing source comes first
+                opener_of(config.live.source, CameraSettings.of(config.live))
+            raise
+    if stats:
+        check_output(stats, overwrite=True)
+        if record and stats.resolve() in (record.resolve(), record.resolve().with_suffix(".jsonl")):
+            raise UsageError(f"--record and --stats would both write {str(stats)!r}.")
     saver = Saver(config, record, overwrite, by_key=windowed)
     state = first_state(config, first_request(config), lecture)
     sources = Sources(config)
@@ -106,7 +102,23 @@ def run(
             state, capture, threads, shown.show if shown else lambda picture: None,
             size, status, figures_in_picture=not page_alone, teacher=teacher,
         )  # fmt: skip
-        report = partial(_report, view, stats)
+
+        def report() -> None:
+            figures = view.figures()
+            if stats and (engine := first.engine):  # without an engine there are none
+                write_figures(stats, figures, engine.provenance(None, "live"))
+
+        def finish() -> None:
+            view.finish()
+            capture.end()
+            for thread in threads:
+                thread.end()
+            saver.finish()
+
+        def lose() -> None:
+            finish()
+            report()
+
         stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
         page = None
@@ -119,9 +131,8 @@ def run(
         for part in (*threads, teacher, page, shown):  # closed in the opposite order
             if part:
                 stack.enter_context(part)
-        finish = partial(_finish, view, threads, saver)
         if shown:
-            shown.on_lost = lambda: (finish(), report())
+            shown.on_lost = lose
         try:
             while not stopped.is_set() and loop.turn():
                 begun = page_alone or view.first.explained  # else a film would have no picture
@@ -147,24 +158,12 @@ def _pages() -> type[WebPage]:
     return WebPage
 
 
-def _finish(view: View, threads: Sequence[RelevanceThread], saver: Saver) -> None:
-    view.finish()
-    view.capture.end()
-    for thread in threads:
-        thread.end()
-    saver.finish()
-
-
-def _report(view: View, stats: Path | None) -> None:
-    """Writes the figures; without an engine there are none."""
-    figures = view.figures()
-    engine = view.first.relevance.engine
-    if stats and engine:
-        write_figures(stats, figures, engine.provenance(None, "live"))
-
-
 class Loop:
-    """The render loop: sends events to the state, and carries out the orders in it."""
+    """The render loop.
+
+    Each turn makes events of keys and mouse, carries out the orders in the state, lets the view
+    draw, and makes events of what the other parts report.
+    """
 
     def __init__(
         self,
@@ -197,7 +196,12 @@ class Loop:
         self.handle_events(page.events() if page else ())
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
-        canvas = self._drawn()
+        canvas = None
+        if page and not view.figures_in_picture and not page.wants_picture():
+            time.sleep(PAUSE_S)  # nobody sees it
+        else:
+            canvas = view.step()
+            self.show_card()
         if canvas is not None and view.frame and view.first.explained:
             self._saver.record(canvas, view.frame, view.first.explained)
         for news in (self._saver.news, self._teacher.news if self._teacher else ()):
@@ -220,17 +224,6 @@ class Loop:
             log.warning("%s", text)
             self._view.send(NoticeGiven(text))
 
-    def _drawn(self) -> np.ndarray | None:
-        """The view, if it changed and somebody sees it."""
-        page = self._page
-        alone = not self._view.figures_in_picture
-        if page and alone and not page.wants_picture():
-            time.sleep(PAUSE_S)
-            return None
-        canvas = self._view.step()
-        self.show_card()
-        return canvas
-
     def show_card(self) -> None:
         """Says in the window what is loaded, until the first picture comes."""
         view = self._view
@@ -238,75 +231,52 @@ class Loop:
         if window is None or view.frame:
             return
         state = view.state
-        config = view.state.config
+        config = state.config
         told = state.notice.text if time.monotonic() < state.notice.until else ""
         text = told or view.capture.trouble or f"Source: {masked(config.live.source)}"
         if self._card != (card := (window.size, text)):
             self._card = card
             if state.size != window.size:
-                view.send(CanvasResized(window.size))
+                view.send(events.CanvasResized(window.size))
             canvas = np.zeros((*window.size, 3), np.uint8)
             names = (Path(one.name).name for one in (config.model, *config.live.also_models))
             draw_card(canvas, f"Loading {', '.join(names)}", text)
             window.show(canvas)
 
-    def handle_events(self, events: Iterable[Event]) -> None:
+    def handle_events(self, happened: Iterable[Event]) -> None:
         view = self._view
-        for event in events:
-            typed = view.state.menu and isinstance(event, KeyPressed)
+        for event in happened:
+            typed = view.state.menu and isinstance(event, events.KeyPressed)
             if typed or not (self._teacher and self._teacher.takes(event)):
                 self._due += view.send(event)
         self._sources.mirror = view.state.mirror
-        if view.first.scene:  # nothing can be saved before something is shown
-            due = self._due
-            self._due = []
-            for order in due:
-                self.perform(order)
+        while self._due and view.first.scene:  # nothing can be saved before something is shown
+            self.perform(self._due.pop(0))
 
     def perform(self, order: Order) -> None:
         view = self._view
-        saver = self._saver
+        event: Event | None = None
         try:
             match order.what:
                 case "snapshot":
-                    view.send(NoticeGiven(saver.snapshot(view)))
+                    event = NoticeGiven(self._saver.snapshot(view))
                 case "record":
-                    view.send(NoticeGiven(saver.toggle_recording(view)))
+                    event = NoticeGiven(self._saver.toggle_recording(view))
                 case "full_screen":
                     if self._window:
                         self._window.fill_screen(view.state.full_screen)
                 case what:
-                    self._sources.perform(what, order.value, view.capture, view.send)
+                    event = self._sources.perform(what, order.value, view.capture)
         except Error as error:
-            view.send(NoticeGiven(first_line(error)))
+            event = NoticeGiven(first_line(error))
+        if event:
+            view.send(event)
 
 
-def _require_display(config: Config) -> None:
-    """Refuses to run without a display; the error for a missing source comes first."""
-    try:
-        require_display()
-    except UnavailableError:
-        with suppress(UnavailableError):
-            opener_of(config.live.source, CameraSettings.of(config.live))
-        raise
-
-
-def _check_outputs(stats: Path | None, record: Path | None) -> None:
-    """Refuses figures that cannot be written, or that would replace the film or its sidecar."""
-    if stats is None:
-        return
-    check_output(stats, overwrite=True)
-    if record and stats.resolve() in (record.resolve(), record.resolve().with_suffix(".jsonl")):
-        raise UsageError(f"--record and --stats would both write {str(stats)!r}.")
-
-
-def _event_of(event: str | Mouse) -> Event:
-    if isinstance(event, Mouse):
-        return MouseMoved(event.x, event.y, event.button)
-    return KeyPressed(event)
-
-
-Send = Callable[[Event], object]
+def _event_of(happened: str | Mouse) -> Event:
+    if isinstance(happened, Mouse):
+        return events.MouseMoved(happened.x, happened.y, happened.button)
+    return events.KeyPressed(happened)
 
 
 class Sources:
@@ -320,29 +290,28 @@ class Sources:
         self._present = 0
 
     def opener(self) -> OpenSource:
-        return functools.partial(open_source, self._names[self._present], camera=self._camera)
+        return partial(open_source, self._names[self._present], camera=self._camera)
 
     def turned(self, picture: np.ndarray) -> np.ndarray:
         """The picture, mirrored while that is wanted; for the capture thread."""
         return mirrored(picture, self.mirror)
 
     def perform(
-        self, what: Action | Literal["next_source"], value: float, capture: Capture, send: Send
-    ) -> None:
-        """Goes over to the next source, or controls the present one."""
+        self, what: Action | Literal["next_source"], value: float, capture: Capture
+    ) -> Event | None:
+        """Goes over to the next source, or controls the present one; the event for the state."""
         source = capture.source
         match what:
             case "next_source" if len(self._names) < 2:
-                send(NoticeGiven("there is one source; name others with live.sources"))
+                return NoticeGiven("there is one source; name others with live.sources")
             case "next_source":
                 self._present = (self._present + 1) % len(self._names)
                 capture.switch(self.opener())
-                send(SourceChanged(f"source: {masked(self._names[self._present])}"))
+                return events.SourceChanged(f"source: {masked(self._names[self._present])}")
             case "skip" if source.files < 2:
                 one = "there is only one file"
-                none = "this source has no files to go through"
-                send(NoticeGiven(one if source.files else none))
-            case _:
-                source.control(what, value)
-                if what == "skip":
-                    send(FileSkipped())
+                return NoticeGiven(
+                    one if source.files else "this source has no files to go through"
+                )
+        source.control(what, value)
+        return events.FileSkipped() if what == "skip" else None

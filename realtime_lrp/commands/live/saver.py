@@ -68,13 +68,12 @@ class Saver:
         self, canvas: np.ndarray, frame: Item[np.ndarray], explained: ExplainedFrame
     ) -> None:
         """Appends a canvas to the recording, if one runs."""
-        if self._film and self._recorder is None:
-            provenance = partial(explained.engine.provenance, None, "live")
-            self._recorder = Recorder(
-                self._film, canvas.shape[:2], self._overwrite, provenance=provenance
-            )
-        if self._recorder is None:
+        if self._film is None:
             return
+        if self._recorder is None:
+            provenance = partial(explained.engine.provenance, None, "live")
+            size = canvas.shape[:2]
+            self._recorder = Recorder(self._film, size, self._overwrite, provenance=provenance)
         self._recorder.put(canvas, time.monotonic(), self._sidecar_row(frame, explained))
         if self._recorder.trouble:
             self._end_recording()
@@ -86,8 +85,13 @@ class Saver:
             return "recording ends"
         if view.canvas is None:
             return "there is no picture yet"
+
+        def provenance() -> Provenance | None:
+            if (explained := view.first.explained) is None:
+                return None
+            return explained.engine.provenance(_config_of(view.state, explained), "live")
+
         film = self._free_name(".mp4")
-        provenance = partial(_provenance_of_view, view)
         self._recorder = Recorder(film, view.canvas.shape[:2], provenance=provenance)
         self._film = film
         return f"recording {film.name}"
@@ -98,7 +102,13 @@ class Saver:
         if snapshot is None:
             return "there is no map yet"
         target = self._free_name(".png")
-        self._in_background(self._save_snapshot, target, snapshot)
+
+        def save() -> str:
+            save_snapshot(target, snapshot)
+            self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
+            return f"saved {target.name}"
+
+        self._in_background(save)
         return f"saving {target.name}"
 
     def status(self) -> str:
@@ -117,35 +127,38 @@ class Saver:
             thread.join()
         return self._lines
 
-    def _in_background(self, work: Callable[..., None], *arguments: Any) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
+    def _in_background(self, save: Callable[[], str], asked_at_start: bool = False) -> None:
+        """Saves something in a thread; what `save` returns becomes a notice."""
+
+        def run() -> None:
+            try:
+                text = save()
+            except Error as error:
+                self.failure = error if asked_at_start else self.failure
+                text = str(error)
+            self.news.append(NoticeGiven(text))
+
+        thread = threading.Thread(target=run, daemon=True)
         self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
         thread.start()
 
-    def _save_snapshot(self, target: Path, snapshot: Snapshot) -> None:
-        try:
-            save_snapshot(target, snapshot)
-        except Error as error:
-            self.news.append(NoticeGiven(str(error)))
-            return
-        self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
-        self.news.append(NoticeGiven(f"saved {target.name}"))
-
     def _end_recording(self) -> None:
         recorder = self._recorder
-        self._recorder = None
-        if recorder and self._film:
-            self._in_background(self._finish_film, recorder, self._film)
-        self._film = None
+        film = self._film
+        self._recorder = self._film = None
+        if recorder is None or film is None:
+            return
 
-    def _finish_film(self, recorder: Recorder, film: Path) -> None:
-        try:
+        def finish() -> str:
             lines = recorder.finish()
             self._lines += lines
-            self.news.append(NoticeGiven(lines[-1] if recorder.trouble else _saved(film, recorder)))
-        except Error as error:
-            self.failure = error if film == self._asked_at_start else self.failure
-            self.news.append(NoticeGiven(str(error)))
+            if recorder.trouble:
+                return lines[-1]
+            if not recorder.frames:
+                return "no picture came: nothing is saved"
+            return f"saved {film.name}, {recorder.seconds:.1f} s"
+
+        self._in_background(finish, film == self._asked_at_start)
 
     def _free_name(self, suffix: str) -> Path:
         """A new name in the configured folder, made of date and time."""
@@ -187,19 +200,6 @@ class Saver:
         }
 
 
-def _saved(film: Path, recorder: Recorder) -> str:
-    if not recorder.frames:
-        return "no picture came: nothing is saved"
-    return f"saved {film.name}, {recorder.seconds:.1f} s"
-
-
-def _provenance_of_view(view: View) -> Provenance | None:
-    if view.first.explained is None:
-        return None
-    config = _config_of(view.state, view.first.explained)
-    return view.first.explained.engine.provenance(config, "live")
-
-
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
     """The configuration that gives the maps shown; the state may already ask for others."""
     computed = explained.engine.config
@@ -231,14 +231,13 @@ def snapshot_of(view: View) -> Snapshot | None:
 def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
     explained = network.explained
     scene = network.scene
-    canvas = view.canvas
-    if not network.has_map or scene is None or canvas is None or explained is None:
+    if not network.has_map or scene is None or view.canvas is None or explained is None:
         return None
     picture = scene.picture
     engine = explained.engine
     request = explained.request
     return Snapshot(
-        canvas=canvas,
+        canvas=view.canvas,
         picture=picture,
         explained_picture=None if explained.picture is picture else explained.picture,
         engine=engine,

@@ -75,15 +75,13 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     known = tuple(name for name in METHODS.known() if name not in state.facts.unsuited)
-    method = next_of(known, state.request.choice.method, by)
-    return choose_method(state, method, now)
+    return choose_method(state, next_of(known, state.request.choice.method, by), now)
 
 
 def choose_method(state: ViewerState, method: str, now: float) -> ViewerState:
     """Computes maps by another method."""
-    return state.with_choice(method=method).with_notice(
-        f"method: {'LRP' if method == 'lrp' else method}", now
-    )
+    text = f"method: {'LRP' if method == 'lrp' else method}"
+    return state.with_choice(method=method).with_notice(text, now)
 
 
 def _panels(state: ViewerState, now: float) -> ViewerState:
@@ -105,9 +103,9 @@ def toggle_panel(state: ViewerState, name: str, now: float) -> ViewerState:
     """Shows a map beside the main one, or no longer; without any the main one stands alone."""
     if name == state.choice.name:
         return state.with_notice(f"{name} is the main map", now)
-    others = tuple(one for one in state.named_panels if one != name)
     hidden = name in state.named_panels and state.tiled
-    panels = others if hidden else (*others, name)
+    others = (one for one in state.named_panels if one != name)
+    panels = (*others,) if hidden else (*others, name)
     return replace(state, panels=panels, tiled=bool(panels)).with_choice()
 
 
@@ -137,9 +135,8 @@ def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
     known = facts.described_layers
     present = shown.layer or facts.concept_layer
     layers = [one for one in facts.concept_layers if one in known or one == present]
-    if present not in layers:  # one that the configuration names
-        return choose_layer(state, layers[-1], now)
-    number = layers.index(present) + by
+    # the configuration may name another one
+    number = layers.index(present) + by if present in layers else len(layers) - 1
     if 0 <= number < len(layers):
         return choose_layer(state, layers[number], now)
     text = f"{present} is the {'last' if by > 0 else 'first'} layer"
@@ -163,9 +160,8 @@ def follow_channel(state: ViewerState, channel: int, now: float) -> ViewerState:
         return state
     if shown.channel == channel:
         return follow_none(state, now)
-    return state.with_request(concepts=replace(shown, channel=channel)).with_notice(
-        f"channel {channel} alone; choose it again for the whole map", now
-    )
+    text = f"channel {channel} alone; choose it again for the whole map"
+    return state.with_request(concepts=replace(shown, channel=channel)).with_notice(text, now)
 
 
 def follow_none(state: ViewerState, now: float) -> ViewerState:
@@ -173,8 +169,8 @@ def follow_none(state: ViewerState, now: float) -> ViewerState:
     shown = state.request.concepts
     if shown is None or shown.channel is None:
         return state
-    state = state.with_request(concepts=replace(shown, channel=None))
-    return state.with_notice("the whole map", now)
+    whole = replace(shown, channel=None)
+    return state.with_request(concepts=whole).with_notice("the whole map", now)
 
 
 # What the pointer chooses
@@ -230,10 +226,9 @@ def _next_box(state: ViewerState, now: float, by: int = 1) -> ViewerState:
 def _lock(state: ViewerState, now: float) -> ViewerState:
     if state.target.locked:
         return choose_target(state, "top1", now)
-    best = _best(state, 1)
-    if not best:
-        return state.with_notice(_no_class(state), now)
-    return choose_target(state, str(best[0]), now)
+    if best := _best(state, 1):
+        return choose_target(state, str(best[0]), now)
+    return state.with_notice(_no_class(state), now)
 
 
 def _choose(state: ViewerState, now: float) -> ViewerState:
@@ -283,9 +278,10 @@ def set_look(state: ViewerState, value: Any, now: float, setting: LookSetting) -
 
 
 def _channels(state: ViewerState, now: float) -> ViewerState:
-    channels = "grey" if state.request.choice.channels == "rgb" else "rgb"
-    text = {"grey": "map in grey", "rgb": "map in RGB, each channel by itself"}[channels]
-    return state.with_choice(channels=channels).with_notice(text, now)
+    if state.request.choice.channels == "rgb":
+        return state.with_choice(channels="grey").with_notice("map in grey", now)
+    text = "map in RGB, each channel by itself"
+    return state.with_choice(channels="rgb").with_notice(text, now)
 
 
 def _mirror(state: ViewerState, now: float) -> ViewerState:
@@ -309,14 +305,11 @@ def _freeze(state: ViewerState, now: float) -> ViewerState:
     if state.frozen:
         state = replace(state, stepping=False, seeking=False)
         return state.with_request(frame=None).with_order("pause", False)
-    if state.shown:
-        return state.with_request(frame=state.shown).with_order("pause", True)
-    return state
+    return state.with_request(frame=state.shown).with_order("pause", True) if state.shown else state
 
 
 def _step(state: ViewerState, now: float) -> ViewerState:
-    if not state.frozen:
-        state = _freeze(state, now)
+    state = state if state.frozen else _freeze(state, now)
     return replace(state, stepping=True).with_order("step")
 
 

@@ -24,17 +24,8 @@ from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.relevance.maps.targets import tidied
-from realtime_lrp.view.hud import (
-    PRESENTED_SCALE,
-    Bar,
-    Block,
-    Headline,
-    Legend,
-    Line,
-    Paragraph,
-    Row,
-    percent,
-)
+from realtime_lrp.view import hud
+from realtime_lrp.view.hud import PRESENTED_SCALE, Bar, Block, Legend, Row, percent
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import ColouredMap
 
@@ -42,7 +33,7 @@ BIASES_SHOWN = 0.005  # what biases took is shown from this share of what starte
 
 PRESENTED = 3  # how many classes the presenter view names
 
-UNTAUGHT = Paragraph("random weights", "This network has learnt nothing.", PRESENTED_SCALE)
+UNTAUGHT = hud.Paragraph("random weights", "This network has learnt nothing.", PRESENTED_SCALE)
 
 UNFAITHFUL = "Blurring what is relevant changes this answer no more than blurring anything else."
 
@@ -70,44 +61,36 @@ class Rates:
 
 
 def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "") -> list[Block]:
-    """The presenter view: the answer and what is explained in large letters, and three bars.
-
-    Of several boxes each has a bar.
-    """
+    """The presenter view: the answer, what is explained, and three bars, or one for each box."""
     engine = explained.engine
     boxes = explained.boxes
     if boxes == ():
         seen = explained.result.found  # but no longer
         text = "..." if seen else nothing_found(explained.result.target, engine.label)
-        return [(Paragraph(text, ""),)]
-    bars = answer_bars(explained)
-    best = bars[0]
-    if explained.result.segments:
-        own = explained.answers[0][0]
-        best = next((one for one in bars if isinstance(one, Bar) and one.name == own), Bar(own, 0))
-        bars = (best, *(one for one in bars if one is not best))
-    if not isinstance(best, Bar):  # a value, which is no share of anything
-        return [bars]
+        return [(hud.Paragraph(text, ""),)]
+    shown = answer_bars(explained)
+    bars = [one for one in shown if isinstance(one, Bar)]
+    if not bars:  # a value, which is no share of anything
+        return [shown]
+    own = explained.answers[0][0] if explained.result.segments else bars[0].name
+    best = next((one for one in bars if one.name == own), Bar(own, 0))
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len)
     is_lrp = engine.config.lrp.method == "lrp"  # whose rules say nothing to lay people
     method = Row("method", "LRP" if is_lrp else tidied(engine.name))
     untaught = [UNTAUGHT] if engine.config.model.weights == "random" else []
-    why = Line(problem or _why(explained), f"why: “{longest}”", warn=bool(problem))
+    why = hud.Line(problem or _why(explained), f"why: “{longest}”", warn=bool(problem))
+    large = [replace(one, scale=PRESENTED_SCALE) for one in bars if one is not best]
     if boxes and len(boxes) > 1:
-        each = (replace(one, scale=PRESENTED_SCALE) for one in bars if isinstance(one, Bar))
-        return [tuple(each), (*untaught, why, method)]
+        return [(replace(best, scale=PRESENTED_SCALE), *large), (*untaught, why, method)]
     named = {engine.label(index) for index in explained.result.target.classes}
-    others = [one for one in bars[1:] if isinstance(one, Bar)]
-    named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
-    kept = sorted(named_first, key=lambda one: -one.share)
-    answer = Headline(best.name, best.share, longest, best.before)
-    scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
+    named_first = sorted(large, key=lambda one: one.name not in named)[: PRESENTED - 1]
+    others = sorted(named_first, key=lambda one: -one.share)
+    answer = hud.Headline(best.name, best.share, longest, best.before)
     below = (legend,) if legend else ()
-    return [(answer,), (*untaught, why, *below, *scaled, method)]
+    return [(answer,), (*untaught, why, *below, *others, method)]
 
 
 def _why(explained: ExplainedFrame) -> str:
-    """The explained class in words: why: “house”."""
     engine = explained.engine
     target = explained.result.target
     if explained.result.segments:
@@ -122,17 +105,15 @@ def _why(explained: ExplainedFrame) -> str:
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
     """A sentence for each map that does not show its whole score; "" for other maps."""
-    if explained.result.found == ():
-        return []  # a notice says so
-    classes = (f"“{explained.engine.label(index)}”" for index in explained.result.target.classes)
-    named = " or ".join(classes)
+    result = explained.result
+    named = " or ".join(f"“{explained.engine.label(index)}”" for index in result.target.classes)
 
     def sentence(one: ResultMap) -> str:
         if named and one.kind.by_rules and one.account.fade < 1:
             return f"no part of this picture speaks for {named}"
         return map_note(one) if one.state in STATES else ""
 
-    return [sentence(one) for one in explained.maps]
+    return [] if result.found == () else [sentence(one) for one in explained.maps]
 
 
 def rate_rows(
@@ -206,14 +187,13 @@ def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
         Bar("random blurred", probed.at_random, probed.whole, scale),
     )
     points = Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0)
-    told = (Paragraph("", UNFAITHFUL),) if gap <= 0 else ()
+    told = (hud.Paragraph("", UNFAITHFUL),) if gap <= 0 else ()
     return bars if presenting else (named, *bars, points, *told)
 
 
 def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -> Block:
     """The method that explains the answer, and whether any relevance is lost."""
     engine = explained.engine
-    model = engine.config.model
     lrp = engine.config.lrp
     target = describe_target(engine, explained.result.target, explained.answers)
     if explained.result.segments:
@@ -223,7 +203,7 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
-        Row("weights", "random", warn=True) if model.weights == "random" else None,
+        Row("weights", "random", warn=True) if engine.config.model.weights == "random" else None,
         Row("target", problem or target, warn=bool(problem)),
         *([] if problem else _sum_rows(explained)),
     ]
@@ -235,8 +215,10 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     rows = []
     accounted = [one for one in explained.maps if one.accounted]
     for one in accounted:
-        name = one.name if len(accounted) > 1 else "relevance"
-        rows.append(Row(name, _sum_text(one), warn=not one.closes))
+        share = share_text(one.total / one.started) if one.started else "-"
+        text = f"{one.total:.3g} of {one.started:.3g} ({share})"
+        text = "about 0" if one.state in (State.ZERO, State.FAINT) else text
+        rows.append(Row(one.name if len(accounted) > 1 else "relevance", text, not one.closes))
         share = f" ({share_text(one.taken_by_biases / one.started)})" if one.started else ""
         if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
             rows.append(Row("biases took", f"{one.taken_by_biases:.3g}{share}"))
@@ -245,13 +227,6 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
         where = loss.layer or "too few samples"
         rows.append(Row(name, f"{where}: {percent(abs(loss.share))}", warn=True))
     return rows
-
-
-def _sum_text(one: ResultMap) -> str:
-    if one.state in (State.ZERO, State.FAINT):
-        return "about 0"
-    share = share_text(one.total / one.started) if one.started else "-"
-    return f"{one.total:.3g} of {one.started:.3g} ({share})"
 
 
 def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Legend | None:
@@ -265,12 +240,11 @@ def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Lege
     sides = _sides(explained)
     if not look.colours(panel.signed).signed:
         return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")
-    maps = explained.maps
-    by_gradient = any(one.name == panel.name and not one.kind.by_rules for one in maps)
+    by_rules = all(one.kind.by_rules for one in explained.maps if one.name == panel.name)
     if sides:
-        verb = "raises" if by_gradient else "for"
+        verb = "for" if by_rules else "raises"
         return Legend(colormap, f"{verb} {sides[1]}", f"{verb} {sides[0]}")
-    return Legend(colormap, *(("lowers it", "raises it") if by_gradient else ("against", "for")))
+    return Legend(colormap, *(("against", "for") if by_rules else ("lowers it", "raises it")))
 
 
 def _sides(explained: ExplainedFrame) -> list[str]:

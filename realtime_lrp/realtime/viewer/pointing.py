@@ -10,7 +10,7 @@ from realtime_lrp.engine.segments import inmost_place, place_of, row_column
 from realtime_lrp.realtime.viewer import actions
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.relevance.maps.targets import Target
-from realtime_lrp.system.geometry import Box, contains
+from realtime_lrp.system.geometry import Box, area, contains
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import BarPosition
 
@@ -48,8 +48,7 @@ def move_mouse(
         return _on_box(state, before, now)
     if pointer.holds == "picture":
         return _paint_to_pointer(state, before)
-    over_controls = controls is not None and controls.at(*position) != ""
-    if before.button or state.menu or over_controls:
+    if before.button or state.menu or (controls and controls.at(*position)):
         return state
     return point_at(state, position, state.pictures)
 
@@ -103,11 +102,9 @@ def click_on_picture(
     state: ViewerState, at: tuple[int, int], paints: bool, now: float, pictures: tuple[Box, ...]
 ) -> ViewerState:
     """Pins what was clicked on, a box or a region, or lets it go; elsewhere it may paint."""
-    number = _box_at(state, at, pictures)
-    place = _place_at(state, at, pictures)
-    if number is not None:
+    if (number := _box_at(state, at, pictures)) is not None:
         return actions.choose_box(state, number, now)
-    if place is not None:
+    if place := _place_at(state, at, pictures):
         if state.pinned and _in_region(state, place):
             return actions.let_go(state, now)
         return actions.pin(state.with_aim(at=place), now)
@@ -155,15 +152,12 @@ def _place_at(
     state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]
 ) -> tuple[float, float] | None:
     """The place of a segmentation's picture there, as of `Aim`; None where it sees nothing."""
-    if not (state.shown and state.answer and state.answer.segments):
+    pixel = _pixel_at(state, at, pictures)
+    if not (pixel and state.shown and state.answer and state.answer.segments):
         return None
-    shape = state.shown.value.shape
-    for picture in pictures:
-        if contains(picture, *at):
-            x, y = _pixel(shape, picture, at)
-            if contains(state.answer.region.box, x, y):
-                return (x + 0.5) / shape[1], (y + 0.5) / shape[0]
-    return None
+    rows, columns = state.shown.value.shape[:2]
+    seen = contains(state.answer.region.box, *pixel)
+    return ((pixel[0] + 0.5) / columns, (pixel[1] + 0.5) / rows) if seen else None
 
 
 def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
@@ -179,19 +173,11 @@ def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
     return bool(region[part].any())
 
 
-def _box_at(state: ViewerState, position: tuple[int, int], pictures: tuple[Box, ...]) -> int | None:
+def _box_at(state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]) -> int | None:
     """The number of the smallest box that is drawn there, or None."""
-    if not (state.shown and state.answer and state.answer.found):
-        return None
-    hit = [
-        ((x1 - x0) * (y1 - y0), one.number)
-        for picture in pictures
-        if contains(picture, *position)
-        for x, y in [_pixel(state.shown.value.shape, picture, position)]
-        for one in state.answer.found
-        for x0, y0, x1, y1 in [one.box]
-        if x0 <= x < x1 and y0 <= y < y1
-    ]
+    pixel = _pixel_at(state, at, pictures)
+    found = (state.answer and state.answer.found) or ()
+    hit = [(area(one.box), one.number) for one in found if pixel and contains(one.box, *pixel)]
     return min(hit, default=(0, None))[1]
 
 
@@ -216,28 +202,22 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
     None where the mouse rests, is beside the picture or over buttons, or does something else.
     """
     pointer = state.pointer
+    at = pointer.x, pointer.y
     controls = state.controls(now)
     busy = now >= pointer.until or pointer.holds not in ("", "picture")
-    over_controls = controls is not None and controls.at(pointer.x, pointer.y) != ""
-    if busy or over_controls or state.menu or not state.shown:
+    pixel = _pixel_at(state, at, state.pictures)
+    if busy or state.menu or (controls and controls.at(*at)) or not pixel:
         return None
-    for box in state.pictures:
-        if contains(box, pointer.x, pointer.y):
-            return box, _pixel(state.shown.value.shape, box, (pointer.x, pointer.y))
-    return None
+    return next(box for box in state.pictures if contains(box, *at)), pixel
 
 
 def progress(timeline: Timeline) -> BarPosition:
     """A timeline as the bar shows it."""
-    position = timeline.position
-    length = timeline.length
+    position, length = timeline.position, timeline.length
     if timeline.unit == "files":
-        share = position / max(length - 1, 1)
-        texts = f"{position + 1:.0f}", f"{length:.0f}"
-    else:
-        share = position / length
-        texts = (_clock(position), _clock(length))
-    return BarPosition(min(share, 1.0), *texts)
+        share = min(position / max(length - 1, 1), 1.0)
+        return BarPosition(share, f"{position + 1:.0f}", f"{length:.0f}")
+    return BarPosition(min(position / length, 1.0), _clock(position), _clock(length))
 
 
 def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
@@ -270,7 +250,7 @@ def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
     The mouse moves far between two events, so that dabs alone would leave gaps.
     """
     end = state.pointer
-    cover = state.pointer.button == "left"
+    cover = end.button == "left"
     return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover, state.pictures)
 
 
@@ -287,19 +267,26 @@ def _draw_stroke(
         cv2.fillConvexPoly(mask, np.rint(16 * corners).astype(np.int32), value, shift=4)
 
 
-def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:
-    x, y = position
+def _pixel(shape: tuple[int, ...], box: Box, at: tuple[int, int]) -> tuple[int, int]:
+    x, y = at
     x0, y0, x1, y1 = box
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
+
+
+def _pixel_at(
+    state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]
+) -> tuple[int, int] | None:
+    """The pixel of the picture that is drawn there; None beside it."""
+    box = next((one for one in pictures if contains(one, *at)), None)
+    return _pixel(state.shown.value.shape, box, at) if box and state.shown else None
 
 
 def _seek(state: ViewerState, now: float) -> ViewerState:
     controls = state.controls(now)
     if not (controls and controls.track):
         return state
-    track = controls.track
-    share = (state.pointer.x - track[0]) / max(1, track[2] - 1 - track[0])
-    return seek(state, share, now)
+    x0, _, x1, _ = controls.track
+    return seek(state, (state.pointer.x - x0) / max(1, x1 - 1 - x0), now)
 
 
 def seek(state: ViewerState, share: float, now: float) -> ViewerState:

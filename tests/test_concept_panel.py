@@ -37,7 +37,7 @@ from realtime_lrp.realtime.viewer.maps import (
     name_of,
     sorted_rows,
 )
-from realtime_lrp.realtime.viewer.state import Screen, first_state
+from realtime_lrp.realtime.viewer.state import DrawnView, first_state
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.reader import VideoReader
@@ -233,7 +233,7 @@ def showing(*keys, **answers):
     )  # fmt: skip
     frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0)
     rows = (((70, 10, 90, 20), 5), ((70, 20, 90, 30), 17))
-    drawn = events.FrameDrawn(Screen(frame, *known, ((0, 0, 64, 64),), None, rows))
+    drawn = events.FrameDrawn(DrawnView(frame, *known, ((0, 0, 64, 64),), None, rows))
     return pressed(handle(state, drawn), "c", *keys)
 
 

@@ -21,8 +21,8 @@ from realtime_lrp.realtime.viewer.state import (
     CONTROLS_S,
     END_S,
     NOTICE_S,
+    DrawnView,
     Order,
-    Screen,
     ViewerState,
     first_state,
 )
@@ -49,7 +49,7 @@ def started(*sets, **options):
     chosen = config.load(sets=sets, options=options, command="live").config
     state = first_state(chosen, first_request(chosen))
     drawn = events.FrameDrawn(
-        Screen(FRAME, *answer(asked=state.request.target), ((0, 0, 160, 120),))
+        DrawnView(FRAME, *answer(asked=state.request.target), ((0, 0, 160, 120),))
     )
     return replace(handle(state, drawn), notice=type(state.notice)())
 
@@ -270,7 +270,7 @@ def test_a_command_of_a_drawing_setting_changes_that_alone(setting):
 
 def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
     """It is the first one found by the words that the list shows of it."""
-    state = handle(started(), events.FrameDrawn(Screen(FRAME, *answer(**WIDE))))
+    state = handle(started(), events.FrameDrawn(DrawnView(FRAME, *answer(**WIDE))))
     listed = pressed(state, "h")
     assert {one.name for one in listed.menu.commands} == set(COMMANDS)
     for name, command in COMMANDS.items():
@@ -312,26 +312,26 @@ def test_all_methods_and_targets_come_round():
         walked.append(state.request.choice.method)
     assert [walked[-1], *walked[:-1]] == list(METHODS)
     cnn = answer(unsuited=frozenset(("deconvnet", "cp_lrp")))
-    state = handle(started(), events.FrameDrawn(Screen(FRAME, *cnn)))
+    state = handle(started(), events.FrameDrawn(DrawnView(FRAME, *cnn)))
     last = [name for name in METHODS if name not in cnn[1].unsuited][-1]
     assert pressed(state, "previous_method").request.choice.method == last
     offered = {one.name for one in pressed(state, "h").menu.commands}
     assert {f"panel:{name}" for name in COMPOSITES} - offered == {"panel:cp_lrp"}
     assert "target:top5" not in offered and "target:all" in offered
-    wide = handle(started(), events.FrameDrawn(Screen(FRAME, *answer(**WIDE))))
+    wide = handle(started(), events.FrameDrawn(DrawnView(FRAME, *answer(**WIDE))))
     assert "target:top5" in {one.name for one in pressed(wide, "h").menu.commands}
     assert pressed(wide, "lock v").request.target == "1 - 4"
 
 
 def test_panels_that_the_network_refuses_are_left_out():
     vit = answer(unsuited=frozenset(("guided_backprop", "deconvnet")))
-    state = pressed(handle(started(), events.FrameDrawn(Screen(FRAME, *vit))), "p")
+    state = pressed(handle(started(), events.FrameDrawn(DrawnView(FRAME, *vit))), "p")
     assert state.request.choice.also == ("grad_cam",)
     assert state.notice.text == "not for this network: guided_backprop"
     assert pressed(started(), "p").request.choice.also == ("guided_backprop", "grad_cam")
     chosen = config.load(command="live").config
     early = pressed(first_state(chosen, first_request(chosen)), "p")
-    assert handle(early, events.FrameDrawn(Screen(FRAME, *vit))).request.choice.also == (
+    assert handle(early, events.FrameDrawn(DrawnView(FRAME, *vit))).request.choice.also == (
         "grad_cam",
     )
 
@@ -367,7 +367,7 @@ def test_no_map_stands_side_by_side_with_itself():
     sets = ("live.panels=[lrp, grad_cam, zplus, grad_cam]",)
     chosen = config.load(sets=sets, command="live").config
     state = first_state(chosen, first_request(chosen))
-    state = handle(state, events.FrameDrawn(Screen(FRAME, *answer())))
+    state = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer())))
     assert state.named_panels == ("epsilon_plus_flat", "grad_cam", "zplus")
     assert pressed(state, "p").request.choice.also == ("grad_cam", "zplus")
     zplus = pressed(state, "p composite:zplus")
@@ -398,7 +398,7 @@ def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it(
     chosen = config.load(command="live").config
     typed = pressed(first_state(chosen, first_request(chosen)), "l u q Return BackSpace")
     assert not typed.ended and typed.menu.typed == "u" and typed.menu.found() == []
-    drawn = handle(typed, events.FrameDrawn(Screen(FRAME, *answer())))
+    drawn = handle(typed, events.FrameDrawn(DrawnView(FRAME, *answer())))
     assert [label for _, label in drawn.menu.found()] == ["cup"]
     assert pressed(drawn, "Return").request.target == "2"
 
@@ -407,7 +407,7 @@ def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
     """Then v and d work; a target chosen meanwhile stays."""
     chosen = config.load(options={"--target": "star"}, command="live").config
     state = first_state(chosen, first_request(chosen))
-    drawn = handle(state, events.FrameDrawn(Screen(FRAME, *answer(asked="star")), time=3.0))
+    drawn = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer(asked="star")), time=3.0))
     assert (state.target, drawn.target) == (Target(), Target((1,)))
     assert (drawn.notice.text, drawn.notice.until) == (HINT, 3.0 + NOTICE_S)
     assert pressed(drawn, "v").request.target == "1 - 0"
@@ -416,7 +416,7 @@ def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
     assert contrast.target == Target((2,), rest=True)
     other = pressed(state, "target:all")
     assert (
-        handle(other, events.FrameDrawn(Screen(FRAME, *answer(asked="star")))).request.target
+        handle(other, events.FrameDrawn(DrawnView(FRAME, *answer(asked="star")))).request.target
         == "all"
     )
 
@@ -432,7 +432,7 @@ def test_patches_go_where_pictures_get_another_size():
     state = pressed(started(), "paint")
     for picture, covered in ((PICTURE + 1, (30, 50)), (PICTURE[::2], False)):
         drawn = events.FrameDrawn(
-            Screen(Item(picture, 10, 3.0), *answer(asked=state.request.target))
+            DrawnView(Item(picture, 10, 3.0), *answer(asked=state.request.target))
         )
         assert described(handle(state, drawn))["covered"] == covered
 
@@ -474,7 +474,7 @@ def at_step(number, **options):
     """The included lecture after some presses of the clicker."""
     chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
     state = first_state(chosen, first_request(chosen), load_lecture(chosen))
-    state = handle(show_step(state, 0, 0.0), events.FrameDrawn(Screen(FRAME, *ANSWER)))
+    state = handle(show_step(state, 0, 0.0), events.FrameDrawn(DrawnView(FRAME, *ANSWER)))
     return pressed(state, " ".join(["Page_Down"] * number))
 
 
@@ -500,8 +500,8 @@ def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_
     chosen = config.load(options=options, command="live").config
     state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0, 0.0)
     assert state.request.target == "top1"
-    state = handle(state, events.FrameDrawn(Screen(FRAME, None)))
-    state = handle(state, events.FrameDrawn(Screen(FRAME, *answer())))
+    state = handle(state, events.FrameDrawn(DrawnView(FRAME, None)))
+    state = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer())))
     assert (state.request.target, state.frozen, state.tiled) == ("0 - 1", FRAME, True)
 
 
@@ -527,15 +527,15 @@ def test_one_class_against_the_next_follows_the_picture_until_it_is_locked():
     state, other = pressed(started(), "v"), (0.1, 0.2, 0.7)
     first = state.request.target
     assert first == "0 - 1"
-    seen = handle(state, events.FrameDrawn(Screen(LATER, *answer(scores=other, asked=first))))
+    seen = handle(state, events.FrameDrawn(DrawnView(LATER, *answer(scores=other, asked=first))))
     assert seen.request.target == "2 - 1"
     assert pressed(seen, "v").request.target == "top1"
     second = handle(
-        state, events.FrameDrawn(Screen(LATER, *answer(scores=(0.6, 0.1, 0.3), asked=first)))
+        state, events.FrameDrawn(DrawnView(LATER, *answer(scores=(0.6, 0.1, 0.3), asked=first)))
     )
     assert second.request.target == first
     locked = pressed(started(), "lock v")
-    kept = handle(locked, events.FrameDrawn(Screen(LATER, *answer(scores=other, asked=first))))
+    kept = handle(locked, events.FrameDrawn(DrawnView(LATER, *answer(scores=other, asked=first))))
     assert kept.request.target == first
 
 
@@ -549,7 +549,7 @@ def film_state(timeline=None, size=SIZE, pictures=None):
     chosen = config.load(command="live").config
     state = handle(first_state(chosen, first_request(chosen)), events.CanvasResized(size))
     pictures = pictures or ((0, 0, size[1], size[0]),)
-    drawn = events.FrameDrawn(Screen(Item(PLAIN, 7, 1.0), *answer(), pictures, timeline))
+    drawn = events.FrameDrawn(DrawnView(Item(PLAIN, 7, 1.0), *answer(), pictures, timeline))
     return replace(handle(state, drawn), notice=type(state.notice)())
 
 

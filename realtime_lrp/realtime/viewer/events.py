@@ -11,7 +11,7 @@ import numpy as np
 
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.state import Screen
+from realtime_lrp.realtime.viewer.state import DrawnView
 from realtime_lrp.system.geometry import Box
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -92,7 +92,7 @@ class Framed(Event, frozen=True, tag="frame"):
 class FrameDrawn(Event, frozen=True):
     """A frame is on the screen."""
 
-    screen: Screen
+    drawn: DrawnView
 
 
 class CanvasResized(Event, frozen=True):

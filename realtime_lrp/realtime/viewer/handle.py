@@ -10,8 +10,8 @@ from realtime_lrp.realtime.viewer import actions, events, pointing
 from realtime_lrp.realtime.viewer.state import (
     NOTICE_S,
     WARNING_S,
+    DrawnView,
     Notice,
-    Screen,
     ViewerState,
     first_state,
 )
@@ -91,8 +91,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return pointing.point_at(state, at, pictures or state.pictures)
         case events.Clicked(at, paints, pictures):
             return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
-        case events.FrameDrawn(screen):
-            return _frame_drawn(state, screen, now)
+        case events.FrameDrawn(drawn):
+            return _frame_drawn(state, drawn, now)
         case events.CanvasResized(size):
             return replace(state, size=size)
         case events.FrameStepped(frame):
@@ -145,9 +145,9 @@ def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> Viewer
     return actions.announce_target(actions.oppose(closed, chosen[0]), now)
 
 
-def _frame_drawn(state: ViewerState, screen: Screen, now: float) -> ViewerState:
+def _frame_drawn(state: ViewerState, drawn: DrawnView, now: float) -> ViewerState:
     first = state.answer is None
-    state = replace(state, **vars(screen))
+    state = replace(state, **vars(drawn))
     if state.shown and state.mask is not None and state.mask.shape != state.shown.value.shape[:2]:
         state = state.with_request(mask=None)  # the source changed its size
     if state.answer is None:

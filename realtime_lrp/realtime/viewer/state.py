@@ -77,7 +77,7 @@ class NetworkFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Screen:
+class DrawnView:
     """The drawing that is on the screen, and what it shows."""
 
     shown: Item[np.ndarray] | None = None  # the frame, None before the first
@@ -92,7 +92,7 @@ class Screen:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ViewerState(Screen):
+class ViewerState(DrawnView):
     """The state of the viewer."""
 
     config: Config  # the configuration it started with

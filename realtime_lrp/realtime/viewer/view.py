@@ -20,7 +20,7 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.maps import FIGURES_S, ConceptView
 from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
-from realtime_lrp.realtime.viewer.state import Order, Screen, ViewerState
+from realtime_lrp.realtime.viewer.state import DrawnView, Order, ViewerState
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view import hud
 from realtime_lrp.view.concepts import ConceptPanel
@@ -217,11 +217,11 @@ class View:
         explained = self.first.explained
         timeline = self.capture.source.timeline
         answer = explained.result if explained else None
-        screen = Screen(
+        drawn = DrawnView(
             frame, answer, self.first.facts(), split.pictures, timeline, split.concept_rows,
             split.free,
         )  # fmt: skip
-        self._set(handle(self.state, events.FrameDrawn(screen)))
+        self._set(handle(self.state, events.FrameDrawn(drawn)))
         self._show(self._drawn_over(self.canvas, split))
 
     def _drawn_over(self, canvas: np.ndarray, split: SplitScene) -> np.ndarray:

@@ -1,8 +1,7 @@
 """Keeps a live source going: a thread that reads it, and a supervisor that replaces that thread.
 
-Only the reader touches its source; it puts frames into a slot. The supervisor says what is wrong
-with the picture, leaves a reader behind that hangs, and opens the source again, for ever. A source
-that cannot be opened at the start is an error, unless the capture is patient.
+Only the reader touches its source. The supervisor says what is wrong with the picture, leaves a
+reader behind that hangs, and opens the source again, for ever.
 """
 
 import logging
@@ -68,7 +67,10 @@ CLOCK = Clock()
 
 
 class Capture:
-    """Reads a source and opens it again when it is lost; a patient one also at the start."""
+    """Reads a source and opens it again when it is lost.
+
+    One that cannot be opened at the start is an error, unless the capture is patient.
+    """
 
     def __init__(
         self,
@@ -230,7 +232,9 @@ class Capture:
                 if not reader.count:
                     history.missing = NO_PICTURE + _reason(error)
                 self._set_missing(history)
-            pause_s = history.pause_after(reader.newest - reader.since)
+            history.tries = 1 if reader.newest - reader.since > HEALTHY_S else history.tries + 1
+            pause_s = PAUSES_S[min(history.tries, len(PAUSES_S)) - 1]
+            pause_s *= random.uniform(1 - JITTER, 1 + JITTER)
             self.next_try = self._clock.now() + pause_s
             return pause_s
 
@@ -257,14 +261,6 @@ class SourceHistory:
     reopened: float | None = None  # start of the freeze that caused the last reopening
     # checksum of its last picture, and when the first picture with that checksum came
     last: tuple[int, float] = (-1, 0.0)
-
-    def pause_after(self, lasted_s: float) -> float:
-        """Seconds until it is opened again, after pictures came for `lasted_s`."""
-        if lasted_s > HEALTHY_S:
-            self.tries = 0
-        pause_s = PAUSES_S[min(self.tries, len(PAUSES_S) - 1)]
-        self.tries += 1
-        return pause_s * random.uniform(1 - JITTER, 1 + JITTER)
 
 
 class SourceThread(threading.Thread):
@@ -323,25 +319,25 @@ class SourceThread(threading.Thread):
         self.heard = self._clock.now()
 
     def _hand_over(self, picture: np.ndarray, captured: float, source: str) -> None:
+        """Puts a frame into the slot, and notes what it says about the source."""
         transformed = self._transform(picture)
-        with self._lock:
-            if not self._stopping.is_set():
-                self._examine(picture, captured)
-                self._frames.put(transformed, captured, source)
-
-    def _examine(self, picture: np.ndarray, now: float) -> None:
         rows, columns = picture.shape[:2]
         small = picture[:: max(1, rows // 36), :: max(1, columns // 64)]
         checksum = zlib.crc32(small.tobytes())
-        if checksum != self.history.last[0]:
-            self.history.last = checksum, now
-        self.changed = self.history.last[1]
-        if small.mean() > BLACK:
-            self.bright = now
-        if self.count:
-            self.history.pauses.append(now - self.newest)
-        self.newest = self.heard = now
-        self.count += 1
+        history = self.history
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            if checksum != history.last[0]:
+                history.last = checksum, captured
+            self.changed = history.last[1]
+            if small.mean() > BLACK:
+                self.bright = captured
+            if self.count:
+                history.pauses.append(captured - self.newest)
+            self.newest = self.heard = captured
+            self.count += 1
+            self._frames.put(transformed, captured, source)
 
 
 def _reason(error: Exception) -> str:

@@ -1,7 +1,4 @@
-"""Prepares engines in the background: the view goes on with the present one meanwhile.
-
-Must not import TensorFlow with the module, see `explaining`.
-"""
+"""Prepares engines in the background: the view goes on with the present one meanwhile."""
 
 from __future__ import annotations
 
@@ -67,12 +64,9 @@ class EngineChoice:
     def config(self, base: Config) -> Config:
         """The configuration of the engine; `base` decides what is not chosen here."""
         own = None if base.model.weights == "random" else base.model.weights
+        target = ANY_CONTRAST if self.contrast else "all"
         return base.changed(
-            lrp={
-                "method": self.method,
-                "composite": self.composite,
-                "target": ANY_CONTRAST if self.contrast else "all",
-            },
+            lrp={"method": self.method, "composite": self.composite, "target": target},
             overlay={"map": self.channels},
             model={"weights": "random" if self.random else own},
         )
@@ -89,17 +83,21 @@ class EngineCache:
     def __init__(self, config: Config, first: Engine, choice: EngineChoice):
         self.preparing: object = None  # the choice of an engine, a request for channels, or scores
         self._config = config
-        self._first = first
-        self._first_random = choice.random
-        self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()
-        self._ready[self._named(choice)] = first
-        self._impossible: EngineChoice | None = None
         self._refused: tuple[EngineChoice, str] | None = None
-        self._wanted: EngineChoice | None = None
-        self._next: tuple[object, Callable[[], None]] | None = None  # `preparing`, and how
         self._changed = threading.Condition()
         self._stopped = False
+        self.exchange(first, choice)
         self._thread = threading.Thread(target=self._run, name="engine_cache", daemon=True)
+
+    def exchange(self, engine: Engine, choice: EngineChoice) -> None:
+        """Goes over to another network, whose engine of a choice this is; forgets the present."""
+        with self._changed:
+            self._first = engine
+            self._first_random = choice.random
+            self._ready = OrderedDict({self._named(choice): engine})
+            self._wanted: EngineChoice | None = None
+            self._impossible: EngineChoice | None = None
+            self._next: tuple[object, Callable[[], None]] | None = None  # `preparing`, and how
 
     def start(self) -> None:
         self._thread.start()
@@ -125,37 +123,27 @@ class EngineCache:
                 self._changed.notify()
             return None
 
-    def exchange(self, engine: Engine, choice: EngineChoice) -> None:
-        """Goes over to another network, whose engine of a choice this is; forgets the present."""
-        with self._changed:
-            self._first = engine
-            self._first_random = choice.random
-            self._ready = OrderedDict({self._named(choice): engine})
-            self._wanted = self._impossible = self._next = None
-
     def _named(self, choice: EngineChoice) -> EngineChoice:
         """The choice with the name of the composite that `auto` is for this network."""
         return choice.with_composite(self._first.auto_composite)
 
     def has_concepts(self, engine: Engine, wanted: ConceptRequest) -> bool:
         """Whether an engine can answer a request now; if not, that is prepared."""
-        if not (ready := engine.concepts.is_ready(wanted)):
-            self._begin(wanted, partial(engine.concepts.compile, wanted))
-        return ready
+        ready = engine.concepts.is_ready(wanted)
+        return ready or self._begin(wanted, partial(engine.concepts.compile, wanted))
 
     def has_scores(self, engine: Engine) -> bool:
         """Whether an engine can compute scores alone now; if not, that is prepared."""
-        if not engine.scores_ready:
-            self._begin((engine, "scores"), engine.prepare_scores)
-        return engine.scores_ready
+        return engine.scores_ready or self._begin((engine, "scores"), engine.prepare_scores)
 
-    def _begin(self, wanted: object, prepare: Callable[[], None]) -> None:
-        """Prepares something for a present engine, unless another engine is waited for."""
+    def _begin(self, wanted: object, prepare: Callable[[], None]) -> bool:
+        """Prepares something for a present engine, unless another engine is waited for; False."""
         with self._changed:
             waits_for_engine = self._next and isinstance(self._next[0], EngineChoice)
             if self.preparing != wanted and not waits_for_engine:
                 self._next = wanted, prepare
                 self._changed.notify()
+        return False
 
     def refused(self) -> tuple[EngineChoice, str] | None:
         """A choice that could not be prepared, and why; each is returned once."""

@@ -72,7 +72,7 @@ class Probe:
         self._rng = np.random.default_rng(0)
         self._means: np.ndarray | None = None
         self._pictures = 0
-        self._series: tuple[Engine, int, Mask | None, int | None] | None = None
+        self._series: tuple[object, ...] = ()
 
     def of_map(
         self,
@@ -115,30 +115,19 @@ class Probe:
         count = max(1, round(SHARE * grid[0] * grid[1]))
         weight = cv2.resize(np.maximum(strength, 0), grid[::-1], interpolation=cv2.INTER_AREA)
         strongest = np.argsort(-weight.ravel(), kind="stable")[:count]
-        chosen = [_mask(strongest, grid), *self._random_masks(count, grid)]
+        generators = np.random.default_rng(self._pictures // KEPT), *[self._rng] * (DRAWS - 1)
+        self._pictures += 1
+        choices = [strongest, *(rng.permutation(weight.size)[:count] for rng in generators)]
+        chosen = [np.isin(np.arange(weight.size), one).reshape(grid) for one in choices]
         blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
-        pictures = [_flipped(extracted, blurred, patches) for patches in chosen]
+        pictures = []
+        for patches in chosen:
+            flipped = patches.astype(np.uint8)
+            flipped = cv2.resize(flipped, size[::-1], interpolation=cv2.INTER_NEAREST)
+            pictures.append(np.where(flipped[..., None] > 0, blurred, extracted))
         probabilities = engine.scores(np.stack(pictures), place)[:, class_]
         new = np.array([whole, probabilities[0], probabilities[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + NEW_SHARE * (new - old)
         whole, relevant, at_random = map(float, self._means)
         return ProbeResult(class_, whole, relevant, at_random, chosen[0], chosen[1])
-
-    def _random_masks(self, count: int, grid: tuple[int, int]) -> list[np.ndarray]:
-        first = np.random.default_rng(self._pictures // KEPT)
-        self._pictures += 1
-        generators = first, *[self._rng] * (DRAWS - 1)
-        return [_mask(rng.permutation(grid[0] * grid[1])[:count], grid) for rng in generators]
-
-
-def _mask(patches: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    mask = np.zeros(grid[0] * grid[1], bool)
-    mask[patches] = True
-    return mask.reshape(grid)
-
-
-def _flipped(extracted: np.ndarray, blurred: np.ndarray, patches: np.ndarray) -> np.ndarray:
-    size = (extracted.shape[1], extracted.shape[0])
-    mask = cv2.resize(patches.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-    return np.where(mask[..., None] > 0, blurred, extracted)

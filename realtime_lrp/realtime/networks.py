@@ -1,8 +1,4 @@
-"""Several networks that explain the same pictures: a relevance thread for each.
-
-They load one after the other, the first one first. What the user asks for holds for all of them, in
-the words of each: classes go by name.
-"""
+"""Several networks that explain the same pictures, each in its own thread and words."""
 
 from __future__ import annotations
 

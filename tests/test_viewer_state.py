@@ -294,7 +294,7 @@ def test_plain_words_find_a_command():
 
 
 def test_a_click_on_a_line_of_a_list_chooses_it():
-    state = handle(pressed(started(), "h"), events.CanvasResized((720, 1280)))
+    state = replace(pressed(started(), "h"), size=(720, 1280))
     size = figure_size(720, 1280)
     clicked = [
         handle(state, events.MouseMoved(640, y, "left", time=6.0)) for y in range(0, 720, size)
@@ -547,9 +547,10 @@ FILM = Timeline(2.0, 8.0, "seconds")
 def film_state(timeline=None, size=SIZE, pictures=None):
     """The state of a viewer that shows a picture over all of the canvas."""
     chosen = config.load(command="live").config
-    state = handle(first_state(chosen, first_request(chosen)), events.CanvasResized(size))
+    state = first_state(chosen, first_request(chosen))
     pictures = pictures or ((0, 0, size[1], size[0]),)
-    drawn = events.FrameDrawn(DrawnView(Item(PLAIN, 7, 1.0), *answer(), pictures, timeline))
+    shown = Item(PLAIN, 7, 1.0)
+    drawn = events.FrameDrawn(DrawnView(shown, *answer(), pictures, timeline, size=size))
     return replace(handle(state, drawn), notice=type(state.notice)())
 
 

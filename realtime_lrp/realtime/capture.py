@@ -20,8 +20,7 @@ from realtime_lrp.errors import UnavailableError, first_line, masked
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.video.source import Source
 
-PAUSES_S = (0.5, 1.0, 2.0, 3.0)
-"""Pauses before the first, second, ... attempt to open a lost source, in seconds."""
+PAUSES_S = (0.5, 1.0, 2.0, 3.0)  # before the first, second, ... attempt to open a lost source
 JITTER = 0.2  # pauses vary at random by this share
 HEALTHY_S = 30.0  # after this long with pictures the pauses begin again with the shortest
 FIRST_FRAME_S = 12.0  # maximum wait for the first frame at the start
@@ -44,11 +43,9 @@ NO_PICTURE = "no picture: "  # stands before the reason why a source cannot be o
 
 log = logging.getLogger(__name__)
 
-OpenSource = Callable[[threading.Event], Source]
-"""Opens a source; gets the event that ends its waits."""
+OpenSource = Callable[[threading.Event], Source]  # gets the event that ends its waits
 
-Transform = Callable[[np.ndarray], np.ndarray]
-"""Changes each picture before it is handed over, for example mirrors it."""
+Transform = Callable[[np.ndarray], np.ndarray]  # changes each picture, for example mirrors it
 
 
 class Clock:

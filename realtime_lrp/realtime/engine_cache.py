@@ -20,13 +20,10 @@ from realtime_lrp.system import machine
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-MAX_WEIGHTS = 300e6
-MAX_ENGINES = 8
-"""How many weights the kept engines have together, and how many are kept, at most. Two are always
-kept."""
+MAX_WEIGHTS = 300e6  # of all kept engines together
+MAX_ENGINES = 8  # two are always kept
 
-ANY_CONTRAST = "0 - rest"
-"""The target of an engine for contrasts, whatever the viewer explains: it decides the precision."""
+ANY_CONTRAST = "0 - rest"  # the target of an engine for contrasts: it decides the precision
 
 log = logging.getLogger(__name__)
 

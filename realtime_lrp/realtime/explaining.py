@@ -47,14 +47,9 @@ RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
 TRIES = 3  # after this many failures in a row the engine leaves the GPU
 TOP = 5  # how many of the best classes are named
 
-LOSS_S = 60.0
-"""Shortest time between two searches for the layer that loses relevance; maps wait for it."""
-
-AVERAGED_S = 0.2
-"""Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""
-
-ADVANTAGE = 0.3
-"""Another channel replaces a shown one once its average share is larger by this part."""
+LOSS_S = 60.0  # the layer that loses relevance is sought no more often; maps wait for it
+AVERAGED_S = 0.2  # after so long a channel's share that is gone has fallen to 1/e of itself
+ADVANTAGE = 0.3  # a channel replaces a shown one once its average share is larger by this part
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +91,13 @@ class ExplainedFrame:
         """Whether patches are painted, and the scores without them are not known yet."""
         return self.picture is not self.frame.value and self.uncovered is None
 
+    def with_uncovered(self) -> ExplainedFrame:
+        """The same with the scores without patches, where some are painted."""
+        if not self.lacks_uncovered:
+            return self
+        (scores,) = self.engine.scores(self.result.region.extract(self.frame.value)[None])
+        return replace(self, uncovered=scores)
+
     @property
     def shown(self) -> Result:
         """The box of a detector that is shown alone, if it is found; else the whole result."""
@@ -134,10 +136,9 @@ class ExplainedFrame:
 
 
 class SteadyShares:
-    """Keeps the channels that are shown from changing with every picture.
+    """Keeps the channels that are shown from changing with every picture, as shares flicker.
 
-    Their shares flicker, so that every other map would bring another one among the largest. They
-    are averaged over time, and those shown have an advantage.
+    Shares are averaged over the pictures of one series, and channels shown have an advantage.
     """
 
     def __init__(self) -> None:
@@ -147,10 +148,7 @@ class SteadyShares:
         self._time = 0.0
 
     def prior(self, series: object, now: float) -> np.ndarray | None:
-        """The `prior` of the next picture, see `Engine.begin`; None for a picture by itself.
-
-        Shares are averaged over the pictures of one series.
-        """
+        """The `prior` of the next picture, see `Engine.begin`; None for a picture by itself."""
         if self._average is None or series is None or series != self._series:
             return None
         kept = self._kept(now)
@@ -159,10 +157,7 @@ class SteadyShares:
         return np.stack([np.abs(self._average) * np.float32(kept / (1 - kept)), factor])
 
     def add(self, series: object, found: ConceptResult, now: float) -> np.ndarray:
-        """Notes which channels were chosen; returns the average shares, the new picture's included.
-
-        A picture outside a series gets its own shares.
-        """
+        """Notes which channels were chosen; returns the average shares, or a lone picture's own."""
         new = found.by_channel
         before = self._average
         if series is None:
@@ -265,10 +260,13 @@ class RelevanceThread:
                 if self._stop.wait(IDLE_S):
                     return
             self._explain_frames()
-        except Error as error:
-            self._error = _named(error, self.config.model.name) if self._after else error
         except Exception as error:
             self._error = error
+            name = self.config.model.name
+            if self._after and isinstance(error, Error) and name not in str(error):
+                error.args = (f"{name}: {error}",)  # because there are several networks
+            if self._after and isinstance(error, UsageError):
+                error.about = None  # it is no setting of the first network
 
     def _explain_frames(self) -> None:
         if not self.config.live.also_models:  # several networks share all threads
@@ -384,7 +382,7 @@ class RelevanceThread:
                 loss=self._loss_of(engine, picture, result, request.box),
             )  # fmt: skip
             if engine.scores_ready:
-                explained = _with_uncovered(explained)
+                explained = explained.with_uncovered()
             now = time.monotonic()
             if not self.stats.maps:
                 log.info("first map, %.2f s after its picture", now - frame.time)
@@ -408,13 +406,12 @@ class RelevanceThread:
         if explained is None or cache is None or not cache.has_scores(explained.engine):
             return
         self._untested = None
-        engine = explained.engine
         request = explained.request
         frame = explained.frame
-        explained = _with_uncovered(explained)
+        explained = explained.with_uncovered()
         if request.probe:
             probed = self._probe.of_map(
-                engine, explained.picture, explained.result, request.mask,
+                explained.engine, explained.picture, explained.result, request.mask,
                 request.frame is not None, request.box,
             )  # fmt: skip
             explained = self._tested = replace(explained, probed=probed)
@@ -436,24 +433,6 @@ class RelevanceThread:
             loss = find_loss(engine, result.region.extract(picture), shown, index)
             self._loss = now, asked, loss
         return loss
-
-
-def _with_uncovered(explained: ExplainedFrame) -> ExplainedFrame:
-    """The answer with the scores of its picture without patches, where some are painted."""
-    if not explained.lacks_uncovered:
-        return explained
-    region = explained.result.region
-    (scores,) = explained.engine.scores(region.extract(explained.frame.value)[None])
-    return replace(explained, uncovered=scores)
-
-
-def _named(error: Error, network: str) -> Error:
-    """An error whose message names the network, because there are several."""
-    if isinstance(error, UsageError):
-        error.about = None  # it is no setting of the first network
-    if network not in str(error):
-        error.args = (f"{network}: {error}",)
-    return error
 
 
 def first_request(config: Config) -> MapRequest:

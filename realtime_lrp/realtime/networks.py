@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 KEPT_UP = 0.8  # the first network keeps up if it explains at least this share of the frames
 
-LONGEST_REST = 3.0
-STEP = 1.0
-"""The longest rest, in multiples of the time that a map took, and by how much it changes."""
+LONGEST_REST = 3.0  # in multiples of the time that a map took
+STEP = 1.0  # by how much a rest changes
 
 
 def network_names(config: Config) -> tuple[str, ...]:

@@ -24,10 +24,6 @@ METERED_S = 3.0  # rates are counted over this many last seconds
 KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
 
 
-def _durations() -> deque[float]:
-    return deque(maxlen=KEPT)
-
-
 @dataclass
 class Stats:
     """Counts and durations of one run; None where a figure does not apply to the command."""
@@ -40,9 +36,10 @@ class Stats:
     maps: int = 0
     reconnects: int | None = None
     traces: int = 0
-    map_ms: deque[float] = field(default_factory=_durations)  # milliseconds
-    frame_age_ms: deque[float] = field(default_factory=_durations)
-    map_age_ms: deque[float] = field(default_factory=_durations)
+    # milliseconds
+    map_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    frame_age_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    map_age_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     maps_in_flight: int | None = None  # how many are computed at once, at most
     first_map: float | None = None  # `time.monotonic()` of the first map, or None before it
     _shown_before: int = field(default=0, init=False)

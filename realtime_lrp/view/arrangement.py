@@ -1,8 +1,4 @@
-"""The places of pictures, figures and notices on the canvas: geometry only, no drawing.
-
-Figures go beside or below the picture where the window has room there, else beside the explained
-region, which they cover only in windows that are too small for anything else.
-"""
+"""The places of pictures, figures and notices on the canvas: geometry only, no drawing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +88,8 @@ def _with_figures(
 ) -> tuple[Box, tuple[Box, ...]]:
     """The picture, where it helps moved or made smaller, and one or two areas for figures.
 
-    They lie beside the picture or below, else over it beside the region or below.
+    They lie beside the picture or below where there is room, else over it, beside the region or
+    below; they cover that only in windows that are too small for anything else.
     """
     _, top, right, bottom = whole
     column, band = COLUMN * letters, BAND * letters

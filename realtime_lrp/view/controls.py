@@ -1,7 +1,6 @@
-"""Controls over the picture while the mouse moves or somebody types.
+"""Buttons, the bar of a film and the brush, and lists of classes and commands to type in.
 
-Buttons, the bar of a film, the outline of the brush; lists of classes and commands that typing
-narrows down. `realtime/viewer/pointing.py` has the effect of a click.
+`realtime/viewer/pointing.py` has the effect of a click.
 """
 
 import functools

@@ -1,8 +1,7 @@
-"""Text and boxes that are drawn once, kept, and laid over picture after picture.
+"""Text and boxes that are drawn once, kept, and laid over picture after picture; their memory.
 
 Whatever is drawn over a pixel p, opaque or not, turns it into m * p + c. Drawn once on black and
-once on white it tells both, so that the same can be laid over any picture without drawing it.
-`Buffers` gives memory for pictures again.
+once on white it tells both.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Text over a canvas: figures, notices, which pass, and marks, which last. Knows no meanings.
 
-Figures come in blocks of rows, bars, legends and paragraphs; `view.arrangement` decides where.
-Whatever stands below each other is a list of `Strip`s: it gives the height and is what is drawn.
+Figures come in blocks of entries; `view.arrangement` decides where. Whatever stands below each
+other is a list of `Strip`s.
 """
 
 import functools

@@ -1,7 +1,6 @@
-"""The commands of the live viewer: their words, keys and buttons.
+"""The one table of the live viewer's commands: their words, keys and buttons.
 
-`COMMANDS` is the one table of them: the box in which commands are found by typing, in the window
-and on the page, the keys, the buttons and the table in docs/live.md are made from it. What a
+Help, keys and buttons of window and page, and the table in docs/live.md, are made from it. What a
 command does is in `realtime/viewer/actions.py`.
 """
 

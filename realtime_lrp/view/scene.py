@@ -1,7 +1,4 @@
-"""A canvas as data, and what draws it: the same scene, the same pixels.
-
-A `Scene` is of one network; in a `SplitScene` several share a canvas, with the panel of concepts.
-"""
+"""A canvas as data, and what draws it: the same scene, the same pixels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -108,7 +105,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class SplitScene:
-    """The scenes of a canvas."""
+    """The scenes of several networks on a canvas, with the panel of concepts."""
 
     size: tuple[int, int]
     scenes: tuple[Scene, ...]  # one for each network; a scene that stands alone fills the canvas

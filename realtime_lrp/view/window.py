@@ -37,8 +37,7 @@ for _variable, _value in SETTINGS.items():
 import pygame  # noqa: E402
 
 DRIVERS = {"x11": "DISPLAY", "wayland": "WAYLAND_DISPLAY"}
-"""SDL's drivers on Linux -> the variable that names their display. Others would draw nowhere, or
-on the console."""
+"""SDL's drivers on Linux -> the variable that names their display. Others show no window."""
 
 GONE = "The display is gone. Start again when there is one, or with --display none."
 

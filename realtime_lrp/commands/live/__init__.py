@@ -5,7 +5,5 @@
           |                                  +------------ request ----------+   |
           +---------------------------- commands ----------------------------- state <- events
 
-Further networks have a relevance thread each, see `realtime.networks`. `run` connects the parts and
-runs the loop; `sources` is the list that a key goes through; `saver` writes recordings and
-snapshots. The viewer itself, its state, events and drawing, is `realtime.viewer`.
+Further networks have a relevance thread each. The viewer itself is `realtime.viewer`.
 """

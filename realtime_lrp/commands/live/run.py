@@ -236,8 +236,6 @@ class Loop:
         text = told or view.capture.trouble or f"Source: {masked(config.live.source)}"
         if self._card != (card := (window.size, text)):
             self._card = card
-            if state.size != window.size:
-                view.send(events.CanvasResized(window.size))
             canvas = np.zeros((*window.size, 3), np.uint8)
             names = (Path(one.name).name for one in (config.model, *config.live.also_models))
             draw_card(canvas, f"Loading {', '.join(names)}", text)

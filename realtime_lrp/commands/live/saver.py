@@ -1,7 +1,4 @@
-"""Saves recordings and snapshots of the live view. A failed save never ends the view.
-
-Slow work runs in background threads; `Saver.news` says how it ended.
-"""
+"""Saves recordings and snapshots of the live view. A failed save never ends the view."""
 
 import logging
 import threading
@@ -36,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Saver:
-    """Saves recordings and snapshots.
+    """Saves in background threads; `news` says how each ended.
 
     `record` is a film that runs from the first map on; `failure` says why it is incomplete.
     """

@@ -1,7 +1,4 @@
-"""The viewer's events. Plain data; each event carries the time at which it happened.
-
-Those with a tag are also messages of a page, whose types limit what it may send.
-"""
+"""The viewer's events. Those with a tag are also messages of a page; types limit what it sends."""
 
 import time
 from typing import Annotated, Any
@@ -20,7 +17,7 @@ Position = tuple[Side, Side]  # x and y, in pixels of the canvas
 
 
 class Event(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Something that happened."""
+    """Something that happened, and when."""
 
     time: float = msgspec.field(default_factory=time.monotonic)
 
@@ -51,7 +48,7 @@ class MouseMoved(Event, frozen=True):
 
     x: int  # pixels of the canvas
     y: int
-    button: str  # which button is down: "left", "right" or ""
+    button: str  # which is down: "left", "right" or ""; "frame" draws a rectangle
 
 
 class Pointed(Event, frozen=True, tag="point"):
@@ -93,12 +90,6 @@ class FrameDrawn(Event, frozen=True):
     """A frame is on the screen."""
 
     drawn: DrawnView
-
-
-class CanvasResized(Event, frozen=True):
-    """The canvas has another size."""
-
-    size: tuple[int, int]
 
 
 class FrameStepped(Event, frozen=True):

@@ -1,7 +1,4 @@
-"""The figures beside the picture: how fast, how old, what the answer is and what explains it.
-
-Texts and numbers only; `view.hud` draws them.
-"""
+"""The figures beside the picture: how fast, how old, what the answer is and what explains it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

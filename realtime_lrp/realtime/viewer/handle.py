@@ -20,8 +20,13 @@ from realtime_lrp.view.controls import ClassList, CommandBox, Menu
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
-INPUTS = events.KeyPressed, events.Chosen, events.Brushed, events.Clicked, events.Framed
-"""Input of the user, apart from the mouse."""
+INPUTS = (
+    events.KeyPressed,
+    events.Chosen,
+    events.Brushed,
+    events.Clicked,
+    events.Framed,
+)  # the user's
 
 Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
 
@@ -93,8 +98,6 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
         case events.FrameDrawn(drawn):
             return _frame_drawn(state, drawn, now)
-        case events.CanvasResized(size):
-            return replace(state, size=size)
         case events.FrameStepped(frame):
             return replace(state, stepping=state.seeking).with_request(frame=frame)
         case events.FileSkipped():

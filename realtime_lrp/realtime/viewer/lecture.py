@@ -21,8 +21,7 @@ from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
 from realtime_lrp.view.hud import Block
 
-INCLUDED = {file.stem: file for file in (ASSETS / "lecture").glob("*.yaml")}
-"""Language -> the included lecture."""
+INCLUDED = {file.stem: file for file in (ASSETS / "lecture").glob("*.yaml")}  # by language
 
 COMMANDS = {
     one.name: one
@@ -83,8 +82,15 @@ def with_networks(config: Config) -> Config:
     return config.changed(live={"also_models": [AlsoModel(name=other)]})
 
 
-TEXTS = "name", "value", "text", "longest", "low", "high", "head"
-"""The fields of figures that are text."""
+TEXTS = (
+    "name",
+    "value",
+    "text",
+    "longest",
+    "low",
+    "high",
+    "head",
+)  # the fields of figures that are text
 
 
 class Words:

@@ -32,11 +32,9 @@ ABSENT = "this picture has nothing of it"
 
 NO_MAP = "no map: "  # stands before the name of a channel that biases leave hardly a map
 
-MADE_WITH = "Pictures made with {}: they may mislead"
-"""The warning of a gallery that was not made with the network."""
+MADE_WITH = "Pictures made with {}: they may mislead"  # a gallery of another network
 
-UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"
-"""The advice if there is no gallery."""
+UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"  # without a gallery
 
 
 class ConceptView:

@@ -1,7 +1,4 @@
-"""The view of one network: its newest maps, its figures, its part of the canvas.
-
-Recordings and snapshots get the `Scene` of each as well; passing notices stand on the screen only.
-"""
+"""The view of one network: its newest maps, its figures, its part of the canvas."""
 
 from __future__ import annotations
 
@@ -38,8 +35,7 @@ if TYPE_CHECKING:
 
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
 
-OLD_ANSWER_MS = 1000
-"""An answer is marked as old from this age of its picture on, or where another picture is shown."""
+OLD_ANSWER_MS = 1000  # from this age of its picture on an answer is marked as old
 
 
 class NetworkView:

@@ -14,8 +14,7 @@ from realtime_lrp.system.geometry import Box, area, contains
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import BarPosition
 
-SETTLED_S = 0.2
-"""Ignore buttons for 0.2 s after they appear, so the touch that shows them presses none."""
+SETTLED_S = 0.2  # buttons press only then: the touch that shows them presses none
 
 DRAG = 4  # pixels of the canvas that the mouse moves at least to paint over a box
 

@@ -89,6 +89,7 @@ class DrawnView:
     # where each channel has its row in the panel of concepts
     concept_rows: tuple[tuple[Box, int], ...] = ()
     free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
+    size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,7 +118,6 @@ class ViewerState(DrawnView):
     full_screen: bool = False  # whether the window is to fill the screen
     end_until: float = 0.0  # another press before this `time.monotonic()` ends
     about: bool = False  # whether a sentence about each method is shown
-    size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
     # the layer whose channels the panel of concepts shows when it appears; "" is the default
     concept_layer: str = ""
     pointer: Pointer = field(default_factory=Pointer)  # the mouse

@@ -1,7 +1,6 @@
 """The step of the render loop: picks the newest frame and maps, draws them, keeps the account.
 
 A frame counts once: as shown when it is drawn for the first time, as dropped when a later one was.
-Runs on the main thread. It sends events to the state; the state alone decides what is shown.
 """
 
 import time
@@ -29,15 +28,15 @@ from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, room_abov
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
 WHOLE_MAP = "the whole map"  # what is said where the map of a channel would be named
+SMALL, READABLE = 128, 320  # a longer side below SMALL pixels becomes READABLE or more on a canvas
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
 
 
 class View:
-    """Holds the viewer's state and draws it.
+    """Holds the viewer's state and draws it; frames captured before it existed do not count.
 
-    Frames that were captured before the view existed do not count. `show` gets each canvas with
-    menus and notices, uint8 [H, W, 3] RGB. Where figures are not in the picture, whoever shows it
-    shows `columns` and `concepts` as well.
+    `show` gets each canvas with menus and notices, uint8 [H, W, 3] RGB. Where figures are not in
+    the picture, whoever shows it shows `columns` and `concepts` as well.
     """
 
     def __init__(
@@ -205,8 +204,6 @@ class View:
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
         size = self._size() if self._size else canvas_size(frame.value)
-        if size != self.state.size:
-            self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
         lost = self._artist.lost(split)
         if lost != [network.lost for network in self.networks]:
@@ -219,7 +216,7 @@ class View:
         answer = explained.result if explained else None
         drawn = DrawnView(
             frame, answer, self.first.facts(), split.pictures, timeline, split.concept_rows,
-            split.free,
+            split.free, size,
         )  # fmt: skip
         self._set(handle(self.state, events.FrameDrawn(drawn)))
         self._show(self._drawn_over(self.canvas, split))
@@ -310,11 +307,6 @@ class View:
 def _block_of(said: str) -> list[hud.Block]:
     """A sentence of a lecture as a block of figures; none for ""."""
     return [(hud.Paragraph(said, "", hud.NOTICE_SCALE),)] if said else []
-
-
-SMALL = 128
-READABLE = 320
-"""Pixels. If a picture's longer side is below SMALL, its canvas's longer side is READABLE."""
 
 
 def canvas_size(picture: np.ndarray) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 Box = tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels; x1 and y1 are excluded
 FloatBox = tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels, between them too
+Pixel = tuple[int, int]  # x, y
+Extent = tuple[int, int]  # rows and columns
 SURE = 0.5  # a detector's boxes with a lower score are not drawn
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from realtime_lrp.system.geometry import Box, moved
+from realtime_lrp.system.geometry import Box, Extent, moved
 
 COLUMN, MAX_COLUMN = 14, 26  # limits of a column of figures' width, in heights of a letter
 BAND, NOTICE_BAND = 12, 5  # least heights of bands for figures and notices, in letters
@@ -22,7 +22,7 @@ class Arrangement:
     marks: Box  # a line for what lasts: frozen, recording. Nothing else stands there.
 
 
-def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> tuple[Box, ...]:
+def split(size: Extent, shape: Sequence[int], count: int, gap: int) -> tuple[Box, ...]:
     """Equal parts of a canvas with pictures as large as possible; in doubt side by side."""
 
     def grid(across: int) -> tuple[Box, ...]:
@@ -39,7 +39,7 @@ def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> 
 
 
 def arrange(
-    size: tuple[int, int], shape: Sequence[int], region: Box | None, panels: int,
+    size: Extent, shape: Sequence[int], region: Box | None, panels: int,
     with_figures: bool, letters: int, above: int = 0,
 ) -> Arrangement:  # fmt: skip
     """Arranges a canvas; the picture gets smaller where figures would cover the region.
@@ -140,7 +140,7 @@ def _notices_beside(whole: Box, picture: Box, region: Box, letters: int) -> Box:
 
 
 def _side_by_side(
-    size: tuple[int, int], shape: Sequence[int], count: int, with_figures: bool, letters: int
+    size: Extent, shape: Sequence[int], count: int, with_figures: bool, letters: int
 ) -> Arrangement:
     rows, columns = size
     gap, below = (round(part * letters) for part in (GAP, LEGEND))
@@ -164,9 +164,7 @@ def _side_by_side(
     return Arrangement(tiles, (area,), tiles[0], marks)
 
 
-def _tiles(
-    size: tuple[int, int], shape: Sequence[int], count: int, letters: int
-) -> tuple[Box, ...]:
+def _tiles(size: Extent, shape: Sequence[int], count: int, letters: int) -> tuple[Box, ...]:
     """That many boxes, as large as possible, each with room for a caption and a legend.
 
     They stand close together in the upper left corner of a canvas of these rows and columns.

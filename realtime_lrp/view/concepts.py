@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, moved
+from realtime_lrp.system.geometry import Box, Extent, moved
 from realtime_lrp.view.hud import BAR, DIM, STEP, WARNING, Bar, draw_parts, line, strip
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import Drawn, lay_over, paint
@@ -74,7 +74,7 @@ class ConceptPanel:
             return self.words(f"“{self.thing}”: {self.title}")
         return self.words(f"{self.network or 'What it'} found: {self.title}")
 
-    def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
+    def place(self, size: Extent, letters: int) -> "PanelPlace":
         """The place with room for it: at the right, on tall canvases at the bottom."""
         rows, columns = size
         above = ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
@@ -108,7 +108,7 @@ class ConceptPanel:
 class PanelPlace:
     """The panel's place."""
 
-    rest: tuple[int, int]  # rows and columns of what it leaves
+    rest: Extent  # rows and columns of what it leaves
     box: Box
     header: Box
     rows: tuple[Box, ...]

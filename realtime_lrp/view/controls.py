@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, contains
+from realtime_lrp.system.geometry import Box, Extent, Pixel, contains
 from realtime_lrp.view import hud
 from realtime_lrp.view.keys import BUTTONS, COMMANDS, MOUSE, Command, find, key_text
 from realtime_lrp.view.text import WHITE, draw_text, text_width
@@ -45,23 +45,26 @@ class Controls:
     letters: int  # the height of letters, in pixels
 
     def at(self, x: int, y: int) -> str:
-        for action, box in self.buttons.items():
-            if contains(box, x, y):
-                return action
-        if self.track and contains(self.track, x, y):
-            return "bar"
-        return "gap" if contains(self.area, x, y) else ""
+        """The action of the button there, "bar", "gap" between them, or ""."""
+        named = [*self.buttons.items(), ("bar", self.track), ("gap", self.area)]
+        return next((name for name, box in named if box and contains(box, x, y)), "")
 
 
 @functools.lru_cache(maxsize=8)
 def arrange_controls(
-    size: tuple[int, int], letters: int, with_bar: bool, words: Callable[[str], str] = str
+    size: Extent, letters: int, with_bar: bool, words: Callable[[str], str] = str
 ) -> Controls:
     """Arranges the controls at the lower edge of a canvas; `words` translates the buttons."""
     rows, columns = size
     height = round(2.2 * letters)
     gap = max(2, letters // 3)
-    lines = _lines(columns - 2 * gap, letters, gap, words)
+    lines: list[dict[str, int]] = [{}]  # action -> width of its button
+    for action, one in BUTTONS.items():
+        width = max(text_width(words(text), letters) for text in (one.button, one.undo))
+        width += round(1.3 * letters)
+        if lines[-1] and sum(lines[-1].values()) + gap * len(lines[-1]) + width > columns - 2 * gap:
+            lines.append({})
+        lines[-1][action] = width
     y = rows - gap - len(lines) * (height + gap)
     top = y + gap
     boxes: dict[str, Box] = {}
@@ -82,7 +85,7 @@ def arrange_controls(
 
 def draw_controls(
     canvas: np.ndarray, controls: Controls, progress: BarPosition | None, running: Collection[str],
-    pointer: tuple[int, int], words: Callable[[str], str] = str,
+    pointer: Pixel, words: Callable[[str], str] = str,
 ) -> None:  # fmt: skip
     """Draws the controls in place."""
     letters = controls.letters
@@ -98,7 +101,7 @@ def draw_controls(
 
 
 def draw_brush(
-    canvas: np.ndarray, box: Box, shape: tuple[int, ...], middle: tuple[int, int], radius: int
+    canvas: np.ndarray, box: Box, shape: tuple[int, ...], middle: Pixel, radius: int
 ) -> None:
     """Outlines in place what the brush covers."""
     x0, y0, x1, y1 = box
@@ -110,21 +113,10 @@ def draw_brush(
         cv2.circle(part, (x, y), r, colour, width, cv2.LINE_AA, SHIFT)
 
 
-def draw_frame(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int]) -> None:
+def draw_frame(canvas: np.ndarray, start: Pixel, end: Pixel) -> None:
     """Outlines in place the rectangle between two places."""
     for colour, width in CASED:
         cv2.rectangle(canvas, start, end, colour, width)
-
-
-def _lines(room: int, letters: int, gap: int, words: Callable[[str], str]) -> list[dict[str, int]]:
-    lines: list[dict[str, int]] = [{}]
-    for action, one in BUTTONS.items():
-        width = max(text_width(words(text), letters) for text in (one.button, one.undo))
-        width += round(1.3 * letters)
-        if lines[-1] and sum(lines[-1].values()) + gap * len(lines[-1]) + width > room:
-            lines.append({})
-        lines[-1][action] = width
-    return lines
 
 
 def _draw_bar(canvas: np.ndarray, track: Box, progress: BarPosition, letters: int) -> None:
@@ -184,7 +176,7 @@ class Menu:
             typed += {"space": " "}.get(key, key)
         return replace(self, typed=typed, cursor=0)
 
-    def click(self, canvas: tuple[int, int], size: int, free: Box, x: int, y: int) -> "Menu | None":
+    def click(self, canvas: Extent, size: int, free: Box, x: int, y: int) -> "Menu | None":
         """The list with the cursor on the entry at x, y; None where there is none."""
         column, first_y, shown = self._place(canvas, size, free, len(self.found()))
         number = shown.start + (y - first_y) // round(hud.STEP * size)
@@ -203,9 +195,9 @@ class Menu:
         for number in shown:
             colour = hud.WARNING if number == self.cursor else WHITE
             entries.append(hud.line(*self.texts(found[number]), size, colour, colour))
+        words = self.words
         foot = [
-            hud.line(self.words(left), self.words(right), size, WHITE, hud.DIM)
-            for left, right in self.foot()
+            hud.line(words(left), words(right), size, WHITE, hud.DIM) for left, right in self.foot()
         ]
         parts = [*self._head(size, len(found)), *entries, hud.Strip(size // 2), *foot]
         hud.draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
@@ -224,17 +216,15 @@ class Menu:
         """The column of the list, the y of its first entry, and the entries in sight."""
         rows, columns = canvas[:2]
         width = min(columns - 2 * size, WIDTH * size)
-        x = (columns - width) // 2
+        x0, x1 = (columns - width) // 2, (columns - width) // 2 + width
         top = hud.height_of(self._head(size, count))
         if free[2] - free[0] >= self.least * size and free[3] - free[1] >= rows // 2:
-            x = free[0]
-            width = free[2] - free[0]
+            x0, _, x1, _ = free
         elif width > columns // 2:
-            x = 0
-            width = columns
+            x0, x1 = 0, columns
         fits = max(1, (rows - top - size) // round(hud.STEP * size) - len(self.foot()))
         first = max(0, min(self.cursor - fits // 2, count - fits))  # the cursor is in sight
-        return (x, 0, x + width, rows), top, range(first, min(first + fits, count))
+        return (x0, 0, x1, rows), top, range(first, min(first + fits, count))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, FloatBox
+from realtime_lrp.system.geometry import Box, Extent, FloatBox
 from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.text import darken, draw_text, text_size, text_width
@@ -296,7 +296,7 @@ def paint(
     return Painted(picture, tuple(overlays), outlines)
 
 
-def _at_most(shown: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def _at_most(shown: np.ndarray, size: Extent) -> np.ndarray:
     """A map no larger than the region that it covers: pixels are averaged, not left out."""
     rows, columns = shown.shape[:2]
     smaller = min(columns, size[0]), min(rows, size[1])

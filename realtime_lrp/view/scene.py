@@ -7,7 +7,7 @@ from functools import cached_property
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, moved
+from realtime_lrp.system.geometry import Box, Extent, moved
 from realtime_lrp.view import hud
 from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
@@ -35,7 +35,7 @@ class Patches:
 class Scene:
     """The contents of a canvas, or of a network's part of one."""
 
-    size: tuple[int, int]  # rows and columns of the canvas
+    size: Extent  # rows and columns of the canvas
     picture: np.ndarray  # uint8 [H, W, 3] RGB
     explained: Painted | None  # made for this picture or an earlier one of its size
     tiled: bool  # picture and maps stand side by side; else the first map lies over the picture
@@ -47,10 +47,8 @@ class Scene:
     notice: str = ""  # a line at the bottom, or ""
     with_figures: bool = False  # whether room is kept for figures
     text_size: str = "medium"  # see `hud.TEXT_SIZES`
-    # the names of further panels that are being prepared; their tiles are empty
-    awaited: tuple[str, ...] = ()
-    # what the faithfulness probe flips, or None; outlined on the first picture
-    patches: Patches | None = None
+    awaited: tuple[str, ...] = ()  # further panels that are being prepared; their tiles are empty
+    patches: Patches | None = None  # what the faithfulness probe flips, outlined on the picture
     roams: bool = False  # whether what is explained moves about in the picture
     network: str = ""  # the name that stands above the map where there are several networks, or ""
     title: str = ""  # what stands above the map where it is not the whole one, or ""
@@ -83,11 +81,9 @@ class Scene:
 
     def figures(self) -> list[tuple[tuple[hud.Block, ...], Box]]:
         """The blocks of each area for figures, and that area; none where no room is kept."""
-        areas = self.arrangement.figures
-        if not self.with_figures:
-            return []
+        areas = self.arrangement.figures if self.with_figures else ()
         blocks = [self.left, self.right] if len(areas) > 1 else [(*self.right, *self.left)]
-        return list(zip(blocks, areas, strict=True))
+        return list(zip(blocks, areas, strict=False))
 
     def notice_area(self, text: str, rows: int | None = None) -> Box:
         """A place for a notice that covers no other text, if there is room."""
@@ -107,11 +103,10 @@ class Scene:
 class SplitScene:
     """The scenes of several networks on a canvas, with the panel of concepts."""
 
-    size: tuple[int, int]
+    size: Extent
     scenes: tuple[Scene, ...]  # one for each network; a scene that stands alone fills the canvas
     boxes: tuple[Box, ...]  # where each stands
-    # the panel of concepts, which has a part of the canvas to itself; or None
-    concepts: ConceptPanel | None = None
+    concepts: ConceptPanel | None = None  # the panel, which has a part of the canvas to itself
     said: str = ""  # a sentence below all of them, or ""
 
     @property
@@ -157,11 +152,11 @@ class SplitScene:
         box = self.boxes[number]
         return moved(self.scenes[number].notice_area(text, rows - box[1]), *box[:2])
 
-    def pictures_alone(self, size: tuple[int, int]) -> "SplitScene":
+    def pictures_alone(self, size: Extent) -> "SplitScene":
         """The same on a canvas of another size, without figures and the panel of concepts."""
-        shape = self.scenes[0].picture.shape
-        text_size = self.scenes[0].text_size
-        boxes = boxes_of(size, shape, len(self.scenes), hud.figure_size(*size, text_size))
+        first = self.scenes[0]
+        letters = hud.figure_size(*size, first.text_size)
+        boxes = boxes_of(size, first.picture.shape, len(self.scenes), letters)
         scenes = (
             replace(scene, size=(y1 - y0, x1 - x0), with_figures=False, untitled="")
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
@@ -169,14 +164,14 @@ class SplitScene:
         return SplitScene(size, tuple(scenes), boxes)
 
 
-def room_above(said: str, size: tuple[int, int], letters: int) -> tuple[int, int]:
+def room_above(said: str, size: Extent, letters: int) -> Extent:
     """Rows and columns that a sentence at the lower edge leaves of a canvas."""
     below = hud.notice_height(said, size[1], letters) - letters // 2 if said else 0
     return size[0] - below, size[1]
 
 
 def boxes_of(
-    size: tuple[int, int], shape: Sequence[int], count: int, letters: int,
+    size: Extent, shape: Sequence[int], count: int, letters: int,
     concepts: ConceptPanel | None = None,
 ) -> tuple[Box, ...]:  # fmt: skip
     """The places of several networks' scenes on a canvas, beside the panel of concepts."""
@@ -221,10 +216,17 @@ class Artist:
             shown = [None, *(shown or [None] * len(scene.panels))]
         else:
             shown = shown[:1] or [None]
-        for box, overlay in zip(boxes[: len(shown)], shown, strict=True):
-            self._draw_tile(canvas, box, picture, overlay)
-        for number, (x0, y0, x1, y1) in enumerate(boxes[: len(shown)]):
-            draw_outlines(canvas[y0:y1, x0:x1], outlines, scene.picture.shape)
+        for number, (overlay, (x0, y0, x1, y1)) in enumerate(zip(shown, boxes, strict=False)):
+            tile = canvas[y0:y1, x0:x1]
+            if overlay and tile.shape != picture.shape:
+                drawn = self._buffers.copy(picture)
+                lay_into(drawn, overlay)
+                _scale_into(tile, drawn)
+            else:
+                _scale_into(tile, picture)
+                if overlay:
+                    lay_into(tile, overlay)
+            draw_outlines(tile, outlines, scene.picture.shape)
             if number == len(scene.panels[:1]):  # the shares belong to the first map
                 outlines = tuple(one._replace(below="") for one in outlines)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
@@ -249,21 +251,6 @@ class Artist:
         scaled = self._buffers.get((rows, columns, 3))
         _scale_into(scaled, picture)
         return scaled
-
-    def _draw_tile(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: ColouredMap | None
-    ) -> None:
-        x0, y0, x1, y1 = box
-        tile = canvas[y0:y1, x0:x1]
-        if overlay is None:
-            _scale_into(tile, picture)
-        elif tile.shape == picture.shape:
-            np.copyto(tile, picture)
-            lay_into(tile, overlay)
-        else:
-            drawn = self._buffers.copy(picture)
-            lay_into(drawn, overlay)
-            _scale_into(tile, drawn)
 
     def _draw_text(self, canvas: np.ndarray, scene: Scene) -> None:
         draw = self.decals.draw
@@ -319,7 +306,7 @@ class SplitArtist:
         return list(map(Artist.lost, self._artists_for(scene), scene.scenes))
 
     def draw(self, scene: SplitScene) -> np.ndarray:
-        """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
+        """The canvas, see `Artist.draw`."""
         canvas = self.buffers.get((*scene.size, 3))
         if len(scene.scenes) > 1 or scene.said:
             canvas.fill(BACKGROUND)  # also between the scenes
@@ -339,10 +326,9 @@ def _scale_into(tile: np.ndarray, picture: np.ndarray) -> None:
     rows, columns = tile.shape[:2]
     if tile.shape == picture.shape:
         np.copyto(tile, picture)
-        return
-    # down to a half every pixel still counts, and this takes a sixth of the time
-    how = cv2.INTER_AREA if 2 * columns <= picture.shape[1] else cv2.INTER_LINEAR
-    cv2.resize(picture, (columns, rows), dst=tile, interpolation=how)
+    else:  # down to a half every pixel still counts, and linear takes a sixth of the time
+        how = cv2.INTER_AREA if 2 * columns <= picture.shape[1] else cv2.INTER_LINEAR
+        cv2.resize(picture, (columns, rows), dst=tile, interpolation=how)
 
 
 def _scaled_overlay(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 import cv2
 import numpy as np
 
+from realtime_lrp.system.geometry import Pixel
+
 WHITE = (255, 255, 255)
 _CLOSING = "\\u3001\\u3002\\u300d\\u300f\\uff01\\uff09\\uff0c\\uff1a\\uff1b\\uff1f\\u2026"
 _PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\uffff]|\xa0)+")
@@ -56,7 +58,7 @@ def darken(picture: np.ndarray, box: tuple[int, int, int, int], shade: float = S
 
 
 def draw_text(
-    picture: np.ndarray, text: str, origin: tuple[int, int], size: int,
+    picture: np.ndarray, text: str, origin: Pixel, size: int,
     colour: tuple[int, int, int] = WHITE,
 ) -> None:  # fmt: skip
     """Draws a line `size` pixels high, its baseline starting at `origin` (x, y), in place."""

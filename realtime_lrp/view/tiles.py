@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from realtime_lrp.system.geometry import Extent
 from realtime_lrp.system.scale import PERCENTILE, SOFTNESS, end_of
 from realtime_lrp.view.look import colormap_named
 from realtime_lrp.view.painting import Painted, draw_outlines, lay_over
@@ -59,7 +60,7 @@ def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str
     return coloured, f"black 0, yellow {scale:.3g}, light blue {-scale:.3g}"
 
 
-def tiled(coloured: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
+def tiled(coloured: np.ndarray, size: Extent | None = None) -> np.ndarray:
     """Arranges coloured maps as tiles of a square sheet, uint8 [h, w, 3], first one top left."""
     rows, columns = size or coloured.shape[:2]
     count = coloured.shape[2]

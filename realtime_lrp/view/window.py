@@ -17,7 +17,7 @@ import numpy as np
 
 from realtime_lrp.errors import Error, UnavailableError
 from realtime_lrp.system.files import remove_temporary
-from realtime_lrp.system.geometry import Box, contains
+from realtime_lrp.system.geometry import Box, Extent, Pixel, contains
 from realtime_lrp.view.decals import Buffers
 from realtime_lrp.view.keys import BY_KEY, UNNAMED
 
@@ -187,7 +187,7 @@ class Mouse:
         return next((name for name, box in boxes.items() if contains(box, self.x, self.y)), "")
 
 
-def screen_size() -> tuple[int, int]:
+def screen_size() -> Extent:
     """Rows and columns of the first screen."""
     columns, rows = pygame.display.get_desktop_sizes()[0]
     return rows, columns
@@ -232,7 +232,7 @@ class Window:
         self._window.flip()
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> Extent:
         """Rows and columns of the canvas: the window's, within the limits."""
         columns, rows = self._window.size
         scale = min(1.0, MAX_CANVAS / max(rows, columns))
@@ -276,7 +276,7 @@ class Window:
             return self._at(event.pos, "")
         return None
 
-    def _at(self, place: tuple[int, int], button: str) -> Mouse:
+    def _at(self, place: Pixel, button: str) -> Mouse:
         rows, columns = self._canvas
         x, y = (int(at * side / max(1, whole)) for at, side, whole in zip(
             place, (columns, rows), self._window.size, strict=True

@@ -25,6 +25,7 @@ from realtime_lrp.realtime.viewer.maps import (
     followed_caption,
 )
 from realtime_lrp.realtime.viewer.state import NetworkFacts, ViewerState
+from realtime_lrp.system.geometry import Extent
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
 from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.scene import Patches, Scene
@@ -115,7 +116,7 @@ class NetworkView:
         return state.words(notice)
 
     def compose(
-        self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
+        self, state: ViewerState, version: int, frame: Item[np.ndarray], size: Extent
     ) -> Scene:
         """The scene to draw; it is kept in `scene`."""
         if self.problem:

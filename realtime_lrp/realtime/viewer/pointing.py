@@ -10,7 +10,7 @@ from realtime_lrp.engine.segments import inmost_place, place_of, row_column
 from realtime_lrp.realtime.viewer import actions
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.relevance.maps.targets import Target
-from realtime_lrp.system.geometry import Box, area, contains
+from realtime_lrp.system.geometry import Box, Pixel, area, contains
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import BarPosition
 
@@ -19,9 +19,7 @@ SETTLED_S = 0.2  # buttons press only then: the touch that shows them presses no
 DRAG = 4  # pixels of the canvas that the mouse moves at least to paint over a box
 
 
-def move_mouse(
-    state: ViewerState, position: tuple[int, int], button: str, now: float
-) -> ViewerState:
+def move_mouse(state: ViewerState, position: Pixel, button: str, now: float) -> ViewerState:
     """The state after the mouse moved, or a button of it went down or up."""
     before = state.pointer
     controls = state.controls(now)
@@ -53,11 +51,7 @@ def move_mouse(
 
 
 def paint_on_canvas(
-    state: ViewerState,
-    start: tuple[int, int],
-    end: tuple[int, int],
-    cover: bool,
-    pictures: tuple[Box, ...],
+    state: ViewerState, start: Pixel, end: Pixel, cover: bool, pictures: tuple[Box, ...]
 ) -> ViewerState:
     """Covers or uncovers the picture, drawn at some boxes, along a straight stroke over the canvas.
 
@@ -79,11 +73,7 @@ def paint_on_canvas(
 
 
 def frame_region(
-    state: ViewerState,
-    start: tuple[int, int],
-    end: tuple[int, int],
-    now: float,
-    pictures: tuple[Box, ...],
+    state: ViewerState, start: Pixel, end: Pixel, now: float, pictures: tuple[Box, ...]
 ) -> ViewerState:
     """Lets the network see a rectangle alone, between two places of the canvas on one picture."""
     state = replace(state, framing=False)
@@ -98,7 +88,7 @@ def frame_region(
 
 
 def click_on_picture(
-    state: ViewerState, at: tuple[int, int], paints: bool, now: float, pictures: tuple[Box, ...]
+    state: ViewerState, at: Pixel, paints: bool, now: float, pictures: tuple[Box, ...]
 ) -> ViewerState:
     """Pins what was clicked on, a box or a region, or lets it go; elsewhere it may paint."""
     if (number := _box_at(state, at, pictures)) is not None:
@@ -110,9 +100,7 @@ def click_on_picture(
     return paint_on_canvas(state, at, at, True, pictures) if paints else state
 
 
-def point_at(
-    state: ViewerState, at: tuple[int, int] | None, pictures: tuple[Box, ...]
-) -> ViewerState:
+def point_at(state: ViewerState, at: Pixel | None, pictures: tuple[Box, ...]) -> ViewerState:
     """Explains what lies under the pointer: a region, or a detector's box alone.
 
     Beside the picture it is what is explained without a pointer; something pinned stays.
@@ -148,7 +136,7 @@ def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
 
 
 def _place_at(
-    state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]
+    state: ViewerState, at: Pixel, pictures: tuple[Box, ...]
 ) -> tuple[float, float] | None:
     """The place of a segmentation's picture there, as of `Aim`; None where it sees nothing."""
     pixel = _pixel_at(state, at, pictures)
@@ -172,7 +160,7 @@ def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
     return bool(region[part].any())
 
 
-def _box_at(state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]) -> int | None:
+def _box_at(state: ViewerState, at: Pixel, pictures: tuple[Box, ...]) -> int | None:
     """The number of the smallest box that is drawn there, or None."""
     pixel = _pixel_at(state, at, pictures)
     found = (state.answer and state.answer.found) or ()
@@ -195,7 +183,7 @@ def brush_radius(state: ViewerState) -> int:
     return max(1, round(state.brush * min(state.shown.value.shape[:2]))) if state.shown else 1
 
 
-def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, int]] | None:
+def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, Pixel] | None:
     """The brush's place: the box of the picture on the canvas, and the pixel of the picture.
 
     None where the mouse rests, is beside the picture or over buttons, or does something else.
@@ -253,9 +241,7 @@ def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
     return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover, state.pictures)
 
 
-def _draw_stroke(
-    mask: np.ndarray, start: tuple[int, int], end: tuple[int, int], radius: int, value: int
-) -> None:
+def _draw_stroke(mask: np.ndarray, start: Pixel, end: Pixel, radius: int, value: int) -> None:
     """Fills a stroke with round ends in place; `cv2.line` would draw it up to 3 pixels wider."""
     for position in (start, end):
         cv2.circle(mask, position, radius, value, -1)
@@ -266,15 +252,13 @@ def _draw_stroke(
         cv2.fillConvexPoly(mask, np.rint(16 * corners).astype(np.int32), value, shift=4)
 
 
-def _pixel(shape: tuple[int, ...], box: Box, at: tuple[int, int]) -> tuple[int, int]:
+def _pixel(shape: tuple[int, ...], box: Box, at: Pixel) -> Pixel:
     x, y = at
     x0, y0, x1, y1 = box
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
 
-def _pixel_at(
-    state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]
-) -> tuple[int, int] | None:
+def _pixel_at(state: ViewerState, at: Pixel, pictures: tuple[Box, ...]) -> Pixel | None:
     """The pixel of the picture that is drawn there; None beside it."""
     box = next((one for one in pictures if contains(one, *at)), None)
     return _pixel(state.shown.value.shape, box, at) if box and state.shown else None

@@ -17,7 +17,7 @@ from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.lecture import LectureStep, Words, words_for
 from realtime_lrp.relevance.maps.targets import Target
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, Extent, Pixel
 from realtime_lrp.video.source import Action, Timeline
 from realtime_lrp.view.controls import Controls, Menu, arrange_controls
 from realtime_lrp.view.hud import figure_size
@@ -48,7 +48,7 @@ class Pointer:
     # what that button was pressed on: "picture", "bar", "button", "menu"; "frame" while it draws a
     # rectangle; "" for none
     holds: str = ""
-    start: tuple[int, int] = (0, 0)  # where it was pressed
+    start: Pixel = (0, 0)  # where it was pressed
     since: float = 0.0  # `time.monotonic()` when the mouse moved first after a rest
     until: float = 0.0  # when it rests, unless it moves again
 
@@ -89,7 +89,7 @@ class DrawnView:
     # where each channel has its row in the panel of concepts
     concept_rows: tuple[tuple[Box, int], ...] = ()
     free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
-    size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
+    size: Extent = (0, 0)  # rows and columns of the canvas
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

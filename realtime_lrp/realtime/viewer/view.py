@@ -20,7 +20,7 @@ from realtime_lrp.realtime.viewer.maps import FIGURES_S, ConceptView
 from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import DrawnView, Order, ViewerState
-from realtime_lrp.system.geometry import moved
+from realtime_lrp.system.geometry import Extent, moved
 from realtime_lrp.view import hud
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls, draw_frame
@@ -45,7 +45,7 @@ class View:
         capture: Capture,
         threads: Sequence[RelevanceThread],
         show: Callable[[np.ndarray], None],
-        size: Callable[[], tuple[int, int]] | None = None,
+        size: Callable[[], Extent] | None = None,
         status: Callable[[], str] = lambda: "",
         figures_in_picture: bool = True,
         teacher: Any = None,  # a `Teacher`, whose module imports TensorFlow
@@ -262,7 +262,7 @@ class View:
             state.menu.draw(canvas, split.letters, split.free)
         return canvas
 
-    def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
+    def _scenes(self, frame: Item[np.ndarray], size: Extent) -> SplitScene:
         state = self.state
         self.concepts = self._concept_view.panel(state, self.first.newest, self.first.old)
         concepts = self.concepts if self.figures_in_picture else None
@@ -309,7 +309,7 @@ def _block_of(said: str) -> list[hud.Block]:
     return [(hud.Paragraph(said, "", hud.NOTICE_SCALE),)] if said else []
 
 
-def canvas_size(picture: np.ndarray) -> tuple[int, int]:
+def canvas_size(picture: np.ndarray) -> Extent:
     """Rows and columns of the canvas for a picture, where no window says it: small ones grow."""
     rows, columns = picture.shape[:2]
     longer = max(rows, columns)

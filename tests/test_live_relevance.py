@@ -513,7 +513,7 @@ def test_a_lecture_goes_on_where_a_further_network_refuses_the_method(tmp_path):
     assert viewer.view.split.said == "" and second.request.choice != before
     reasons = [(second.request.choice, "it has no ReLU")]
     second.engine_cache = SimpleNamespace(refused=lambda: reasons and reasons.pop())
-    viewer.view.note_refusals()
+    viewer.view.check(patient=True)
     viewer.view.step()
     assert viewer.view.split.said == "Guided."
 

@@ -31,18 +31,17 @@ class Buffers:
 
     def get(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array, uint8, of any content. A reference to it or to a part of it keeps it safe."""
-        memory = self._piece(math.prod(shape))
-        flat = np.frombuffer(memory, np.uint8)  # every view of it holds it
-        weakref.finalize(flat, self._free.append, memory).atexit = False
-        return flat.reshape(shape)
-
-    def _piece(self, size: int) -> bytearray:
+        size = math.prod(shape)
         for _ in range(len(self._free)):
             memory = self._free.pop()
             if len(memory) == size:
-                return memory
+                break
             self._free.appendleft(memory)
-        return bytearray(size)
+        else:
+            memory = bytearray(size)
+        flat = np.frombuffer(memory, np.uint8)  # every view of it holds it
+        weakref.finalize(flat, self._free.append, memory).atexit = False
+        return flat.reshape(shape)
 
     def copy(self, canvas: np.ndarray) -> np.ndarray:
         copied = self.get(canvas.shape)
@@ -54,8 +53,7 @@ class Decals:
     """Draws what was drawn before without drawing it again."""
 
     def __init__(self) -> None:
-        # the smallest box around the pixels that a drawing changes, and there m, uint8 [h, w, 3],
-        # 255 for 1, and c, uint8 [h, w, 3]
+        # the box of what a drawing changes, and there m (255 for 1) and c, uint8 [h, w, 3]
         self._kept: OrderedDict[Hashable, tuple[Box, np.ndarray, np.ndarray]] = OrderedDict()
         self._buffers = Buffers()
 
@@ -66,7 +64,7 @@ class Decals:
         """
         key = canvas.shape, function, arguments
         if key not in self._kept:
-            self._kept[key] = self._effect_of(canvas.shape, function, arguments)
+            self._kept[key] = self._effect_of(*key)
             if len(self._kept) > MAX_DECALS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -28,8 +28,7 @@ class Colormap:
 
         Args:
           colours: two or more at equal distances, three hexadecimal digits each: "000 f00 fff".
-            Relevance 0 is the first colour. In a signed map it is the middle one, with negative
-            relevance to its left and positive to its right.
+            Relevance 0 is the first colour, in a signed map the middle one: negative to its left.
           signed: whether negative relevance is drawn.
 
         Raises:
@@ -113,11 +112,10 @@ class LookSetting:
     @property
     def commands(self) -> list[tuple[str, str, int]]:
         """The actions that change it, what they are called, and their direction: 1 or -1."""
-        forward = f"next_{self.name}"
         if self.values():
-            return [(forward, f"next {self.label}", 1)]
-        back = f"previous_{self.name}"
-        return [(forward, f"more {self.label}", 1), (back, f"less {self.label}", -1)]
+            return [(f"next_{self.name}", f"next {self.label}", 1)]
+        more = f"next_{self.name}", f"more {self.label}", 1
+        return [more, (f"previous_{self.name}", f"less {self.label}", -1)]
 
     def says(self, value: Any) -> str:
         text = f"{value:.1f}" if isinstance(value, float) else str(value)

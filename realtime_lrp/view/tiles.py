@@ -42,8 +42,7 @@ def activation_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], st
     entries = np.concatenate([tensor.ravel() for tensor in maps])
     low = min(0.0, float(entries.min()))
     high = float(np.percentile(entries, PERCENTILE))
-    if high <= low:
-        high = float(entries.max())
+    high = high if high > low else float(entries.max())
     grey = colormap_named("gray")
     coloured = [grey((tensor - low) / ((high - low) or 1.0)) for tensor in maps]
     return coloured, f"black {low:.3g}, white {high:.3g}"
@@ -53,10 +52,8 @@ def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str
     """Colours maps cold (negative) to hot on one scale, raised as overlays are; also a legend."""
     scale = end_of(np.abs(np.concatenate([tensor.ravel() for tensor in maps])))
     colours = colormap_named("coldnhot")
-    coloured = []
-    for tensor in maps:
-        strength = np.clip(np.abs(tensor) / scale, 0, 1) ** SOFTNESS
-        coloured.append(colours(np.copysign(strength, tensor)))
+    strengths = (np.clip(np.abs(tensor) / scale, 0, 1) ** SOFTNESS for tensor in maps)
+    coloured = [colours(np.copysign(*pair)) for pair in zip(strengths, maps, strict=True)]
     return coloured, f"black 0, yellow {scale:.3g}, light blue {-scale:.3g}"
 
 
@@ -78,11 +75,9 @@ def side_by_side(left: np.ndarray, right: np.ndarray, captions: tuple[str, str])
     """Two sheets of the same channels, each under its caption, at the size of the left one."""
     sheets = [tiled(coloured, left.shape[:2]) for coloured in (left, right)]
     height, width = sheets[0].shape[:2]
-    band = 2 * text_size(height)
-    both = np.pad(np.hstack(sheets), [(band, 0), (0, 0), (0, 0)])
-    for number, caption in enumerate(captions):
-        box = (number * width, 0, (number + 1) * width, height)
-        draw_lines(both, [caption], box, bottom=False)
+    both = np.pad(np.hstack(sheets), [(2 * text_size(height), 0), (0, 0), (0, 0)])
+    for caption, x in zip(captions, (0, width), strict=True):
+        draw_lines(both, [caption], (x, 0, x + width, height), bottom=False)
     return both
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from realtime_lrp.errors import Error, UnavailableError
 from realtime_lrp.system.files import remove_temporary
-from realtime_lrp.system.geometry import Box, Extent, Pixel, contains
+from realtime_lrp.system.geometry import Box, Extent, contains
 from realtime_lrp.view.decals import Buffers
 from realtime_lrp.view.keys import BY_KEY, UNNAMED
 
@@ -132,10 +132,9 @@ class Keyboard:
         self.held: dict[int, str] = {}  # place on the keyboard -> name
 
     def name(self, event: pygame.Event) -> str | None:
-        """The name of the key that an event of SDL reports as pressed, or None.
+        """The name of a key that SDL reports as pressed; `UNNAMED` for one without a name.
 
-        None as well for keys that only change others, such as Shift, and for combinations with
-        Control, Alt or Super. `UNNAMED` for keys without a name.
+        None for other events, keys such as Shift, and combinations with Control, Alt or Super.
         """
         if event.type == pygame.KEYUP:
             self.held.pop(event.scancode, None)
@@ -187,12 +186,6 @@ class Mouse:
         return next((name for name, box in boxes.items() if contains(box, self.x, self.y)), "")
 
 
-def screen_size() -> Extent:
-    """Rows and columns of the first screen."""
-    columns, rows = pygame.display.get_desktop_sizes()[0]
-    return rows, columns
-
-
 class Window:
     """A window that shows pictures and collects keys and mouse events."""
 
@@ -215,7 +208,7 @@ class Window:
         self._window.set_icon(icon)
 
     def _opened(self) -> pygame.Window:
-        rows, columns = screen_size()
+        columns, rows = pygame.display.get_desktop_sizes()[0]
         scale = min(1.0, (rows - TITLE_BAR) / SIZE[0], columns / SIZE[1])
         return pygame.Window(TITLE, [round(scale * side) for side in SIZE[::-1]], resizable=True)
 
@@ -225,8 +218,7 @@ class Window:
         size = surface.get_size()
         self._canvas = picture.shape[:2]
         if size != self._canvas[::-1]:
-            room = self._stretched.get((size[1], size[0], 3))
-            picture = cv2.resize(picture, size, dst=room)
+            picture = cv2.resize(picture, size, dst=self._stretched.get((*size[::-1], 3)))
         pixels = np.ascontiguousarray(picture).data
         surface.blit(pygame.image.frombuffer(pixels, size, "RGB"), (0, 0))
         self._window.flip()
@@ -268,19 +260,16 @@ class Window:
     def _mouse(self, event: pygame.Event) -> Mouse | None:
         if event.type == pygame.MOUSEMOTION:
             left, _, right = event.buttons
-            return self._at(event.pos, "left" if left else "right" if right else "")
-        if event.type == pygame.MOUSEBUTTONDOWN and event.button in BUTTONS:
+            button = "left" if left else "right" if right else ""
+        elif event.type == pygame.MOUSEBUTTONDOWN and event.button in BUTTONS:
             framing = event.button == 1 and pygame.key.get_mods() & pygame.KMOD_SHIFT
-            return self._at(event.pos, "frame" if framing else BUTTONS[event.button])
-        if event.type == pygame.MOUSEBUTTONUP and event.button in BUTTONS:
-            return self._at(event.pos, "")
-        return None
-
-    def _at(self, place: Pixel, button: str) -> Mouse:
-        rows, columns = self._canvas
-        x, y = (int(at * side / max(1, whole)) for at, side, whole in zip(
-            place, (columns, rows), self._window.size, strict=True
-        ))  # fmt: skip
+            button = "frame" if framing else BUTTONS[event.button]
+        elif event.type == pygame.MOUSEBUTTONUP and event.button in BUTTONS:
+            button = ""
+        else:
+            return None
+        sides = zip(event.pos, self._canvas[::-1], self._window.size, strict=True)
+        x, y = (int(at * side / max(1, whole)) for at, side, whole in sides)
         return Mouse(x, y, button)
 
     def fill_screen(self, on: bool) -> None:
@@ -328,9 +317,9 @@ class FullScreen(Window):
         self._due = time.monotonic() + TEND_S
 
     def _opened(self) -> pygame.Window:
-        rows, columns = screen_size()  # without a window manager this alone covers the screen
+        screen = pygame.display.get_desktop_sizes()[0]  # without a window manager this covers it
         return pygame.Window(
-            TITLE, (columns, rows), position=(0, 0), fullscreen_desktop=True, borderless=True,
+            TITLE, screen, position=(0, 0), fullscreen_desktop=True, borderless=True,
             always_on_top=True,
         )  # fmt: skip
 
@@ -339,8 +328,8 @@ class FullScreen(Window):
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + TEND_S
-        rows, columns = screen_size()
-        covers = self._window.size == (columns, rows) and self._window.position == (0, 0)
+        screen = pygame.display.get_desktop_sizes()[0]
+        covers = self._window.size == screen and self._window.position == (0, 0)
         if not (self._window.focused and covers):
             self._window.set_windowed()  # SDL asks for what it has already only after this
             self._window.restore()

@@ -207,7 +207,6 @@ class Loop:
         for news in (self._saver.news, self._teacher.news if self._teacher else ()):
             while news:
                 view.send(news.popleft())
-        view.note_refusals()
         self._note_pace()
         if page:
             page.publish(drawn=canvas is not None)

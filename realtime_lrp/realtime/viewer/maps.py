@@ -12,6 +12,7 @@ from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.engine.segments import why
 from realtime_lrp.engine.wording import nothing_found
 from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.realtime.viewer.lecture import Words
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
@@ -69,7 +70,8 @@ class ConceptView:
             return None
         made_of = explained, wanted, state.look, self._holds_answer(state)
         if made_of != self._made_of:
-            self._made_of, self._panel = made_of, self._new_panel(state, explained)
+            self._made_of = made_of
+            self._panel = self._new_panel(state, explained)
         if self._panel and self._panel.old != state.words(old):
             self._panel = replace(self._panel, old=state.words(old))
         return self._panel
@@ -79,55 +81,49 @@ class ConceptView:
 
         True only in the presenter view with one network and target top1.
         """
-        request = state.request
-        several = self._network and not state.alone
-        if several or state.text != "presenter" or state.about or request.probe:
-            return False
-        return request.target == "top1"
+        others = (self._network and not state.alone) or state.about or state.request.probe
+        return not others and state.text == "presenter" and state.request.target == "top1"
 
     def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
-        found = explained.result.concepts
+        engine = explained.engine
+        gallery = engine.gallery
         wanted = state.request.concepts
-        look = state.look
-        layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
-        gallery = explained.engine.gallery
+        layer = (wanted and wanted.layer) or engine.concept_layer or ""
+        found = explained.result.concepts
         x0, y0, x1, y1 = explained.result.region.box
+        boxes = explained.boxes
+        figure = note = ""
+        rows: tuple[ConceptRow, ...] = ()
+        if boxes == ():
+            name = note = nothing_found(explained.result.target, engine.label)
+        else:
+            name, share = explained.answers[0]
+            figure = f"{share:.4g}" if engine.explainer.classes == 1 else percent(share)
+            if found is None or found.layer not in ("", layer):
+                note = f"preparing {layer or 'channels'}"
+            elif not (note := found.problem):
+                rows = self._rows(explained, found, state.words)
+        in_panel = self._holds_answer(state)
         other = gallery.other_network if gallery else ""
         pictured = bool(gallery and gallery.layers)
-        nothing = ""
-        boxes = explained.boxes
-        answer = ("", "")
-        if boxes == ():
-            nothing = nothing_found(explained.result.target, explained.engine.label)
-        name, share = (nothing, 0.0) if nothing else explained.answers[0]
-        if self._holds_answer(state):
-            single = explained.engine.explainer.classes == 1
-            figure = "" if nothing else f"{share:.4g}" if single else percent(share)
-            answer = state.words(name), figure
-        panel = ConceptPanel(
+        warning = MADE_WITH.format(other) if other else "" if pictured else UNPICTURED
+        return ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
-            rows=(),
-            look=look,
+            rows=rows,
+            look=state.look,
+            note=state.words(note),
             with_pictures=pictured,
             network=self._network,
-            thing=name if boxes and not answer[0] else "",
-            warning=state.words(
-                MADE_WITH.format(other) if other else "" if pictured else UNPICTURED
-            ),
-            answer=answer,
+            thing=name if boxes and not in_panel else "",
+            warning=state.words(warning),
+            answer=(state.words(name), figure) if in_panel else ("", ""),
             words=state.words,
         )
-        if nothing:
-            return replace(panel, note=state.words(nothing))
-        if found is None or found.layer not in ("", layer):
-            return replace(panel, note=state.words(f"preparing {layer or 'channels'}"))
-        if found.problem:
-            return replace(panel, note=found.problem)
-        rows = self._rows(explained, found)
-        return replace(panel, rows=tuple(replace(one, name=state.words(one.name)) for one in rows))
 
-    def _rows(self, explained: ExplainedFrame, found: ConceptResult) -> tuple[ConceptRow, ...]:
+    def _rows(
+        self, explained: ExplainedFrame, found: ConceptResult, words: Words
+    ) -> tuple[ConceptRow, ...]:
         request = explained.request
         engine = explained.engine
         gallery = engine.gallery
@@ -159,7 +155,7 @@ class ConceptView:
             name = name_of(engine, found.layer, channel)
             return ConceptRow(
                 channel=channel,
-                name=NO_MAP + name if found.without_map(one) else name,
+                name=words(NO_MAP + name if found.without_map(one) else name),
                 share=shares[channel],
                 figure=self._figures[channel],
                 drawn=drawable(one, explained.result, one.scale / (found.scale or 1.0), signed),

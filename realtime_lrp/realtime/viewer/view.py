@@ -136,13 +136,9 @@ class View:
         return self.canvas
 
     def check(self, patient: bool) -> None:
-        """Raises what ended a relevance thread; see `RelevanceThread.check`."""
+        """Raises what ended a network's thread; sends events of engines that were refused."""
         for network in self._networks:
             network.relevance.check(patient=patient)
-
-    def note_refusals(self) -> None:
-        """Makes events of engines that could not be prepared."""
-        for network in self._networks:
             if event := network.refused():
                 self.send(event)
 
@@ -266,7 +262,7 @@ class View:
         state = self.state
         self.concepts = self._concept_view.panel(state, self.first.newest, self.first.old)
         concepts = self.concepts if self.figures_in_picture else None
-        in_panel = concepts is not None and concepts.answer[0] != ""
+        with_figures = self.figures_in_picture and not (concepts and concepts.answer[0])
         several = len(self.networks) > 1 or state.tiled or concepts is not None
         said = self._said if self.figures_in_picture else ""
         below, beside = (said, "") if several else ("", said)
@@ -276,14 +272,13 @@ class View:
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
-            if network is self.first and self._teacher:
-                scene = replace(scene, right=(*scene.right, self._teacher.panel()))
-            if not self.figures_in_picture or in_panel:
-                scene = replace(scene, with_figures=False)
-            elif beside:
-                right = (*scene.right, *_block_of(beside))
-                scene = replace(scene, right=right, with_figures=True)
-            network.scene = replace(scene, untitled=state.words(WHOLE_MAP) if concepts else "")
+            lesson = [self._teacher.panel()] if self._teacher and network is self.first else []
+            network.scene = replace(
+                scene,
+                right=(*scene.right, *lesson, *_block_of(beside)),
+                with_figures=with_figures and (scene.with_figures or beside != ""),
+                untitled=state.words(WHOLE_MAP) if concepts else "",
+            )
             scenes.append(network.scene)
         return SplitScene(size, tuple(scenes), boxes, concepts, below)
 

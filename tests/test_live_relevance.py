@@ -476,8 +476,8 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
     viewer.view.step()
     first, second = viewer.view.split.scenes
     assert texts(first.right)["network"] == "shapes" and texts(second.right)["network"] == "vgg16"
-    assert first.caption(first.explained.overlays[0]) == "shapes:epsilon_plus_flat"
-    assert second.caption(second.explained.overlays[0]) == "vgg16:epsilon_plus_flat"
+    assert first.caption(first.explained.overlays[0].name) == "shapes:epsilon_plus_flat"
+    assert second.caption(second.explained.overlays[0].name) == "vgg16:epsilon_plus_flat"
     pictures = viewer.state.pictures
     assert len(pictures) == 2
     left, right = (viewer.view.canvas[y0:y1, x0:x1] for x0, y0, x1, y1 in pictures)

@@ -474,7 +474,7 @@ def at_step(number, **options):
     """The included lecture after some presses of the clicker."""
     chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
     state = first_state(chosen, first_request(chosen), load_lecture(chosen))
-    state = handle(show_step(state, 0, 0.0), events.FrameDrawn(DrawnView(FRAME, *ANSWER)))
+    state = handle(show_step(state, 0), events.FrameDrawn(DrawnView(FRAME, *ANSWER)))
     return pressed(state, " ".join(["Page_Down"] * number))
 
 
@@ -498,7 +498,7 @@ def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_
     (tmp_path / "mine.yaml").write_text("- say: a\n  do: [versus, freeze, panels]\n")
     options = {"--lecture": str(tmp_path / "mine.yaml")}
     chosen = config.load(options=options, command="live").config
-    state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0, 0.0)
+    state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0)
     assert state.request.target == "top1"
     state = handle(state, events.FrameDrawn(DrawnView(FRAME, None)))
     state = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer())))
@@ -680,7 +680,7 @@ def test_among_pictures_the_nearest_one_is_sought():
     """Of four; the bar stands where the picture is, from one end to the other."""
     four = Timeline(1.0, 4.0, "files")
     for share, number in ((0.0, 0), (0.16, 0), (0.2, 1), (0.84, 3), (1.0, 3)):
-        orders = seek(film_state(four), share, 5.0).orders
+        orders = seek(film_state(four), share).orders
         assert orders == ((("seek", number),) if number != 1 else ()), "it stands at the second"
     shares = [progress(Timeline(float(n), 4.0, "files")).share for n in range(4)]
     assert shares == pytest.approx([0, 1 / 3, 2 / 3, 1])

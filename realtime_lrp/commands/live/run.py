@@ -82,7 +82,7 @@ def run(
     state = first_state(config, first_request(config), lecture)
     sources = Sources(config)
     if lecture:
-        state = show_step(state, 0, time.monotonic())
+        state = show_step(state, 0)
     capture = Capture(sources.opener(), sources.turned)
     changeable = windowed or serves
     first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)

@@ -51,39 +51,38 @@ class MouseMoved(Event, frozen=True):
     button: str  # which is down: "left", "right" or ""; "frame" draws a rectangle
 
 
-class Pointed(Event, frozen=True, tag="point"):
-    """The pointer of a page is over its canvas, or left it."""
+class OnCanvas(Event, frozen=True, kw_only=True):
+    """Something happened on the canvas of a page, at positions there."""
+
+    pictures: tuple[Box, ...] = ()  # boxes of the pictures if it is not the window's canvas
+
+
+class Pointed(OnCanvas, frozen=True, tag="point"):
+    """The pointer is over the canvas, or left it."""
 
     at: Position | None
-    pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
-class Clicked(Event, frozen=True, tag="click"):
-    """A click, or a tap, on the canvas of a page."""
+class Clicked(OnCanvas, frozen=True, tag="click"):
+    """A click, or a tap."""
 
     at: Position
     paints: bool  # whether it covers the picture where it hits no box
-    pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
-class Brushed(Event, frozen=True, tag="stroke"):
-    """The brush went straight from one position of the canvas to another.
-
-    `pictures` are the boxes of the pictures if that is another canvas than the window's.
-    """
+class Brushed(OnCanvas, frozen=True, tag="stroke"):
+    """The brush went straight from one position to another."""
 
     start: Position
     end: Position
     cover: bool = True
-    pictures: tuple[Box, ...] = ()
 
 
-class Framed(Event, frozen=True, tag="frame"):
-    """A rectangle was drawn on the canvas of a page."""
+class Framed(OnCanvas, frozen=True, tag="frame"):
+    """A rectangle was drawn."""
 
     start: Position
     end: Position
-    pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
 class FrameDrawn(Event, frozen=True):

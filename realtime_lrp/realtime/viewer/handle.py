@@ -20,26 +20,18 @@ from realtime_lrp.view.controls import ClassList, CommandBox, Menu
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
-INPUTS = (
-    events.KeyPressed,
-    events.Chosen,
-    events.Brushed,
-    events.Clicked,
-    events.Framed,
-)  # the user's
+INPUTS = events.KeyPressed, events.Chosen, events.Brushed, events.Clicked, events.Framed
 
-Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
+Choice = Callable[[ViewerState, Any], ViewerState]  # state, what was chosen -> state
 
 CHOICES: dict[str, Choice] = {
-    "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
+    "composite": lambda state, name: state.with_choice(method="lrp", composite=name),
     "method": actions.choose_method,
     "target": actions.choose_target,
     "line": pointing.choose_line,
     "panel": actions.toggle_panel,
-    "text": lambda state, text, now: replace(state, text=text),
-    "text_size": lambda state, size, now: replace(state, text_size=size).with_notice(
-        f"text: {size}", now
-    ),
+    "text": lambda state, text: replace(state, text=text),
+    "text_size": lambda state, size: replace(state, text_size=size).with_notice(f"text: {size}"),
     "channel": actions.follow_channel,
     "layer": actions.choose_layer,
     "position": pointing.seek,
@@ -50,7 +42,12 @@ CHOICES: dict[str, Choice] = {
 
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
     """The state after an event; the same object where nothing changes."""
-    after = _handled(state, event)
+    begun = replace(state, now=event.time)
+    if isinstance(event, events.OnCanvas) and event.pictures:
+        begun = replace(begun, pictures=event.pictures)
+    after = _handled(begun, event)
+    pictures = state.pictures if isinstance(event, events.OnCanvas) else after.pictures
+    after = state if after is begun else replace(after, now=0.0, pictures=pictures)
     is_input = isinstance(event, INPUTS)
     if isinstance(event, events.MouseMoved):
         is_input = event.button != ""
@@ -63,76 +60,75 @@ def handle(state: ViewerState, event: events.Event) -> ViewerState:
 
 def _handled(state: ViewerState, event: events.Event) -> ViewerState:
     """The next state, before a pending End is cancelled."""
-    now = event.time
     match event:
         case events.KeyPressed(key) if state.menu:
-            return _key_in_menu(state, state.menu, key, now)
+            return _key_in_menu(state, state.menu, key)
         case events.KeyPressed(key) if key in keys.BY_KEY:
-            return handle(state, events.Chosen(keys.BY_KEY[key].action, time=now))
+            return _handled(state, events.Chosen(keys.BY_KEY[key].action))
         case events.KeyPressed(key):
             unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
-            return state.with_notice(f"{unknown}; {actions.HINT}", now)
+            return state.with_notice(f"{unknown}; {actions.HINT}")
         case events.Chosen("clicker_next") if state.lecture:
-            return show_step(state, min(state.step + 1, len(state.lecture) - 1), now)
+            return show_step(state, min(state.step + 1, len(state.lecture) - 1))
         case events.Chosen("clicker_previous") if state.lecture:
-            return show_step(state, max(state.step - 1, 0), now)
+            return show_step(state, max(state.step - 1, 0))
         case events.Chosen(what, value) if what in CHOICES:
-            return CHOICES[what](state, value, now)
+            return CHOICES[what](state, value)
         case events.Chosen(what):
-            return actions.ACTIONS[what](state, now)
+            return actions.ACTIONS[what](state)
         case events.MouseMoved(x, y, button):
             pressed = button == "left" and not state.pointer.button
-            state = pointing.move_mouse(state, (x, y), button, now)
+            state = pointing.move_mouse(state, (x, y), button)
             if pressed and state.menu:  # a click on an entry is Enter there
                 letters = figure_size(*state.size, state.text_size)
                 if clicked := state.menu.click(state.size, letters, state.free, x, y):
-                    return _key_in_menu(replace(state, menu=clicked), clicked, "Return", now)
+                    return _key_in_menu(replace(state, menu=clicked), clicked, "Return")
             return state
-        case events.Brushed(start, end, cover, pictures):
-            return pointing.paint_on_canvas(state, start, end, cover, pictures or state.pictures)
-        case events.Framed(start, end, pictures):
-            return pointing.frame_region(state, start, end, now, pictures or state.pictures)
-        case events.Pointed(at, pictures):
-            return pointing.point_at(state, at, pictures or state.pictures)
-        case events.Clicked(at, paints, pictures):
-            return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
+        case events.Brushed(start, end, cover):
+            return pointing.paint_on_canvas(state, start, end, cover)
+        case events.Framed(start, end):
+            return pointing.frame_region(state, start, end)
+        case events.Pointed(at):
+            return pointing.point_at(state, at)
+        case events.Clicked(at, paints):
+            return pointing.click_on_picture(state, at, paints)
         case events.FrameDrawn(drawn):
-            return _frame_drawn(state, drawn, now)
+            return _frame_drawn(state, drawn)
         case events.FrameStepped(frame):
             return replace(state, stepping=state.seeking).with_request(frame=frame)
         case events.FileSkipped():
             return replace(state, stepping=state.frozen is not None)
         case events.SourceChanged(text):
             state = replace(state, stepping=False, seeking=False, timeline=None)
-            return state.with_request(frame=None, mask=None).with_notice(text, now)
+            return state.with_request(frame=None, mask=None).with_notice(text)
         case events.ChoiceRefused(choice, reason, shown):
             if state.request.choice == choice:  # nothing else was chosen in the meantime
                 state = replace(state, tiled=state.tiled and bool(shown.also))
                 state = state.with_request(choice=shown)
-            return state.with_notice(reason, now)
+            return state.with_notice(reason)
         case events.NoticeGiven(text):
-            return state.with_notice(text, now)
+            return state.with_notice(text)
         case events.LessonKey():  # a page that has been open since an earlier lesson
             return state
     raise TypeError(type(event))
 
 
-def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
+def show_step(state: ViewerState, number: int) -> ViewerState:
     """Shows a step of the lecture: the view as at the start, changed by the step's commands."""
     if state.frozen:
-        state = actions.ACTIONS["freeze"](state, now)
+        state = actions.ACTIONS["freeze"](state)
     start = first_state(state.config, first_request(state.config), state.lecture)
     state = replace(
         state, step=number, request=start.request, look=start.look, text=start.text,
         panels=start.panels, brush=start.brush, tiled=False, about=False, alone=True, menu=None,
     )  # fmt: skip
     for command in state.lecture[number].commands:
-        state = handle(state, events.Chosen(command.action, command.value, time=now))
+        state = _handled(state, events.Chosen(command.action, command.value))
     return replace(state, notice=Notice())
 
 
-def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> ViewerState:
-    closed = actions.close_list(state, now)
+def _key_in_menu(state: ViewerState, menu: Menu, key: str) -> ViewerState:
+    closed = actions.close_list(state)
     if key == "Escape":
         return closed
     if key not in ("Return", "Tab"):
@@ -142,13 +138,13 @@ def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> Viewer
         return state
     if isinstance(menu, CommandBox):
         closed = replace(closed, last_command=chosen.name)
-        return handle(closed, events.Chosen(chosen.action, chosen.value, time=now))
+        return _handled(closed, events.Chosen(chosen.action, chosen.value))
     if key == "Return":
-        return actions.choose_target(closed, str(chosen[0]), now)
-    return actions.announce_target(actions.oppose(closed, chosen[0]), now)
+        return actions.choose_target(closed, str(chosen[0]))
+    return actions.announce_target(actions.oppose(closed, chosen[0]))
 
 
-def _frame_drawn(state: ViewerState, drawn: DrawnView, now: float) -> ViewerState:
+def _frame_drawn(state: ViewerState, drawn: DrawnView) -> ViewerState:
     first = state.answer is None
     state = replace(state, **vars(drawn))
     if state.shown and state.mask is not None and state.mask.shape != state.shown.value.shape[:2]:
@@ -156,11 +152,11 @@ def _frame_drawn(state: ViewerState, drawn: DrawnView, now: float) -> ViewerStat
     if state.answer is None:
         return state
     if first and state.lecture:  # its commands may need an answer
-        state = show_step(state, state.step, now)
+        state = show_step(state, state.step)
     if first:  # the maps that the network has no use for are known from now on
         warning = state.facts.warning
         hint = f"{warning}\n{actions.HINT}" if warning else actions.HINT
-        state = state.with_choice().with_notice(hint, now, WARNING_S if warning else NOTICE_S)
+        state = state.with_choice().with_notice(hint, WARNING_S if warning else NOTICE_S)
     state = actions.follow_best(state)
     if isinstance(state.menu, ClassList) and state.answer:
         scores = state.answer.scores

@@ -19,8 +19,9 @@ SETTLED_S = 0.2  # buttons press only then: the touch that shows them presses no
 DRAG = 4  # pixels of the canvas that the mouse moves at least to paint over a box
 
 
-def move_mouse(state: ViewerState, position: Pixel, button: str, now: float) -> ViewerState:
+def move_mouse(state: ViewerState, position: Pixel, button: str) -> ViewerState:
     """The state after the mouse moved, or a button of it went down or up."""
+    now = state.now
     before = state.pointer
     controls = state.controls(now)
     pressed = bool(button) and not before.button
@@ -35,25 +36,23 @@ def move_mouse(state: ViewerState, position: Pixel, button: str, now: float) -> 
     if pressed:
         settled = controls is not None and now - before.since >= SETTLED_S
         hit = controls.at(*position) if controls and settled else ""
-        return _press(replace(state, pointer=pointer), hit, now)
+        return _press(replace(state, pointer=pointer), hit)
     state = replace(state, pointer=pointer)
     if pointer.holds == "bar":
-        return _seek(state, now)
+        return _seek(state)
     if before.holds == "frame" and not button:
-        return frame_region(state, pointer.start, position, now, state.pictures)
+        return frame_region(state, pointer.start, position)
     if before.holds == "box":
-        return _on_box(state, before, now)
+        return _on_box(state, before)
     if pointer.holds == "picture":
         return _paint_to_pointer(state, before)
     if before.button or state.menu or (controls and controls.at(*position)):
         return state
-    return point_at(state, position, state.pictures)
+    return point_at(state, position)
 
 
-def paint_on_canvas(
-    state: ViewerState, start: Pixel, end: Pixel, cover: bool, pictures: tuple[Box, ...]
-) -> ViewerState:
-    """Covers or uncovers the picture, drawn at some boxes, along a straight stroke over the canvas.
+def paint_on_canvas(state: ViewerState, start: Pixel, end: Pixel, cover: bool) -> ViewerState:
+    """Covers or uncovers the picture along a straight stroke over the canvas.
 
     Where the stroke leads out of a picture, or from one to another, each picture gets its part.
     """
@@ -62,7 +61,7 @@ def paint_on_canvas(
     shape = state.shown.value.shape
     drawn = False
     mask = np.zeros(shape[:2], np.uint8) if state.mask is None else state.mask.astype(np.uint8)
-    for box in pictures:
+    for box in state.pictures:
         x0, y0, x1, y1 = box
         inside, first, last = cv2.clipLine((x0, y0, x1 - x0, y1 - y0), start, end)
         if inside:
@@ -72,35 +71,30 @@ def paint_on_canvas(
     return state.with_mask(mask.astype(bool) if mask.any() else None) if drawn else state
 
 
-def frame_region(
-    state: ViewerState, start: Pixel, end: Pixel, now: float, pictures: tuple[Box, ...]
-) -> ViewerState:
+def frame_region(state: ViewerState, start: Pixel, end: Pixel) -> ViewerState:
     """Lets the network see a rectangle alone, between two places of the canvas on one picture."""
     state = replace(state, framing=False)
-    box = next((one for one in pictures if contains(one, *start)), None)
+    box = next((one for one in state.pictures if contains(one, *start)), None)
     if box is None or min(abs(end[0] - start[0]), abs(end[1] - start[1])) < DRAG:
-        return state.with_notice("no rectangle was drawn", now)
-    low = np.array(box[:2])
-    size = np.subtract(box[2:], box[:2])
-    first, last = np.sort([(np.array(at) - low) / size for at in (start, end)], 0).clip(0, 1)
+        return state.with_notice("no rectangle was drawn")
+    low, high = np.reshape(box, (2, 2))
+    first, last = np.sort([(at - low) / (high - low) for at in (start, end)], 0).clip(0, 1)
     region = tuple(map(float, (*first, *last)))
-    return state.with_request(region=region).with_notice("this is seen alone; z: let go", now)
+    return state.with_request(region=region).with_notice("this is seen alone; z: let go")
 
 
-def click_on_picture(
-    state: ViewerState, at: Pixel, paints: bool, now: float, pictures: tuple[Box, ...]
-) -> ViewerState:
+def click_on_picture(state: ViewerState, at: Pixel, paints: bool) -> ViewerState:
     """Pins what was clicked on, a box or a region, or lets it go; elsewhere it may paint."""
-    if (number := _box_at(state, at, pictures)) is not None:
-        return actions.choose_box(state, number, now)
-    if place := _place_at(state, at, pictures):
+    if (number := _box_at(state, at)) is not None:
+        return actions.choose_box(state, number)
+    if place := _place_at(state, at):
         if state.pinned and _in_region(state, place):
-            return actions.let_go(state, now)
-        return actions.pin(state.with_aim(at=place), now)
-    return paint_on_canvas(state, at, at, True, pictures) if paints else state
+            return actions.let_go(state)
+        return actions.pin(state.with_aim(at=place))
+    return paint_on_canvas(state, at, at, True) if paints else state
 
 
-def point_at(state: ViewerState, at: Pixel | None, pictures: tuple[Box, ...]) -> ViewerState:
+def point_at(state: ViewerState, at: Pixel | None) -> ViewerState:
     """Explains what lies under the pointer: a region, or a detector's box alone.
 
     Beside the picture it is what is explained without a pointer; something pinned stays.
@@ -108,12 +102,12 @@ def point_at(state: ViewerState, at: Pixel | None, pictures: tuple[Box, ...]) ->
     if state.pinned or not state.points:
         return state
     if state.answer and state.answer.segments:
-        return state.with_aim(at=at and _place_at(state, at, pictures))
-    box = _box_at(state, at, pictures) if at else None
+        return state.with_aim(at=at and _place_at(state, at))
+    box = _box_at(state, at) if at else None
     return state if box == state.box else state.with_request(box=box)
 
 
-def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
+def choose_line(state: ViewerState, name: str) -> ViewerState:
     """Explains the class of a line of the answers; of a segmentation its largest region.
 
     That class again: the best class, or what is pointed at.
@@ -126,20 +120,18 @@ def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
         return state
     if answer.segments is None:
         again = state.target == Target((index,))
-        return actions.choose_target(state, "top1" if again else str(index), now)
+        return actions.choose_target(state, "top1" if again else str(index))
     place = inmost_place(answer.segments, index)
     if place is None or (state.pinned and answer.segments.label == index):
-        return actions.let_go(state, now)
+        return actions.let_go(state)
     shape = state.shown.value.shape if state.shown else (1, 1)
     at = place_of(answer.segments, answer.region.box, shape, *place)
-    return actions.pin(state.with_aim(at=at), now)
+    return actions.pin(state.with_aim(at=at))
 
 
-def _place_at(
-    state: ViewerState, at: Pixel, pictures: tuple[Box, ...]
-) -> tuple[float, float] | None:
+def _place_at(state: ViewerState, at: Pixel) -> tuple[float, float] | None:
     """The place of a segmentation's picture there, as of `Aim`; None where it sees nothing."""
-    pixel = _pixel_at(state, at, pictures)
+    pixel = _pixel_at(state, at)
     if not (pixel and state.shown and state.answer and state.answer.segments):
         return None
     rows, columns = state.shown.value.shape[:2]
@@ -160,19 +152,19 @@ def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
     return bool(region[part].any())
 
 
-def _box_at(state: ViewerState, at: Pixel, pictures: tuple[Box, ...]) -> int | None:
+def _box_at(state: ViewerState, at: Pixel) -> int | None:
     """The number of the smallest box that is drawn there, or None."""
-    pixel = _pixel_at(state, at, pictures)
+    pixel = _pixel_at(state, at)
     found = (state.answer and state.answer.found) or ()
     hit = [(area(one.box), one.number) for one in found if pixel and contains(one.box, *pixel)]
     return min(hit, default=(0, None))[1]
 
 
-def _on_box(state: ViewerState, before: Pointer, now: float) -> ViewerState:
+def _on_box(state: ViewerState, before: Pointer) -> ViewerState:
     """The mouse went down on what can be pinned: up is a click, a movement begins to paint."""
     end = state.pointer
     if not end.button:
-        return click_on_picture(state, (end.x, end.y), False, now, state.pictures)
+        return click_on_picture(state, (end.x, end.y), False)
     if max(abs(end.x - before.x), abs(end.y - before.y)) < DRAG:
         return replace(state, pointer=replace(end, x=before.x, y=before.y))
     return _paint_to_pointer(_holding(state, "picture"), before)
@@ -192,7 +184,7 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, Pixel] | None
     at = pointer.x, pointer.y
     controls = state.controls(now)
     busy = now >= pointer.until or pointer.holds not in ("", "picture")
-    pixel = _pixel_at(state, at, state.pictures)
+    pixel = _pixel_at(state, at)
     if busy or state.menu or (controls and controls.at(*at)) or not pixel:
         return None
     return next(box for box in state.pictures if contains(box, *at)), pixel
@@ -207,21 +199,21 @@ def progress(timeline: Timeline) -> BarPosition:
     return BarPosition(min(position / length, 1.0), _clock(position), _clock(length))
 
 
-def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
+def _press(state: ViewerState, hit: str) -> ViewerState:
     if state.menu:
         return _holding(state, "menu")
     if hit == "bar":
-        return _seek(_holding(state, "bar"), now)
+        return _seek(_holding(state, "bar"))
     if hit:
         state = _holding(state, "button")
-        return state if hit == "gap" else actions.ACTIONS[hit](state, now)
+        return state if hit == "gap" else actions.ACTIONS[hit](state)
     for box, channel in state.concept_rows:
         if contains(box, state.pointer.x, state.pointer.y):
-            return actions.follow_channel(_holding(state, "button"), channel, now)
+            return actions.follow_channel(_holding(state, "button"), channel)
     at = state.pointer.x, state.pointer.y
     if state.framing or state.pointer.button == "frame":
         return _holding(state, "frame")
-    pinnable = _box_at(state, at, state.pictures), _place_at(state, at, state.pictures)
+    pinnable = _box_at(state, at), _place_at(state, at)
     if state.pointer.button == "left" and pinnable != (None, None):
         return _holding(state, "box")
     return _paint_to_pointer(_holding(state, "picture"), state.pointer)
@@ -238,7 +230,7 @@ def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
     """
     end = state.pointer
     cover = end.button == "left"
-    return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover, state.pictures)
+    return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover)
 
 
 def _draw_stroke(mask: np.ndarray, start: Pixel, end: Pixel, radius: int, value: int) -> None:
@@ -258,21 +250,21 @@ def _pixel(shape: tuple[int, ...], box: Box, at: Pixel) -> Pixel:
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
 
-def _pixel_at(state: ViewerState, at: Pixel, pictures: tuple[Box, ...]) -> Pixel | None:
+def _pixel_at(state: ViewerState, at: Pixel) -> Pixel | None:
     """The pixel of the picture that is drawn there; None beside it."""
-    box = next((one for one in pictures if contains(one, *at)), None)
+    box = next((one for one in state.pictures if contains(one, *at)), None)
     return _pixel(state.shown.value.shape, box, at) if box and state.shown else None
 
 
-def _seek(state: ViewerState, now: float) -> ViewerState:
-    controls = state.controls(now)
+def _seek(state: ViewerState) -> ViewerState:
+    controls = state.controls(state.now)
     if not (controls and controls.track):
         return state
     x0, _, x1, _ = controls.track
-    return seek(state, (state.pointer.x - x0) / max(1, x1 - 1 - x0), now)
+    return seek(state, (state.pointer.x - x0) / max(1, x1 - 1 - x0))
 
 
-def seek(state: ViewerState, share: float, now: float) -> ViewerState:
+def seek(state: ViewerState, share: float) -> ViewerState:
     """Lets a film go on from somewhere else; a frozen one shows its picture there."""
     timeline = state.timeline
     if timeline is None:

@@ -126,6 +126,7 @@ class ViewerState(DrawnView):
     before_versus: str = "top1"  # the target before one class was set against another
     following: bool = False  # whether the best class takes the place of the first of two
     orders: tuple[Order, ...] = ()  # what has to be done outside, oldest first
+    now: float = 0.0  # the time of the event while it is handled
 
     @property
     def words(self) -> Words:
@@ -207,8 +208,8 @@ class ViewerState(DrawnView):
         also = tuple(one for one in self.named_panels if one not in without) if self.tiled else ()
         return self.with_request(choice=replace(choice, also=also))
 
-    def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":
-        return replace(self, notice=Notice(text, now + seconds))
+    def with_notice(self, text: str, seconds: float = NOTICE_S) -> "ViewerState":
+        return replace(self, notice=Notice(text, self.now + seconds))
 
     def with_order(self, *order: Any) -> "ViewerState":
         return replace(self, orders=(*self.orders, Order(*order)))

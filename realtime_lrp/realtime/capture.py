@@ -34,17 +34,14 @@ BLACK = 2.0  # pictures whose mean is not above this are black
 WATCH_S = 0.05  # how often the supervisor looks at the reader
 CLOSING_S = 0.5  # how long the next reader waits for the previous one to end
 JOIN_S = 2.0  # how long the end of the program waits for the reader
-
 LOST = "picture lost, trying to get it back"
 FROZEN = "the picture stands still"
 DARK = "the picture is black"
 WAITING = "waiting for the picture"
+BACK = "the picture is back"
 NO_PICTURE = "no picture: "  # stands before the reason why a source cannot be opened (again)
-
 log = logging.getLogger(__name__)
-
 OpenSource = Callable[[threading.Event], Source]  # gets the event that ends its waits
-
 Transform = Callable[[np.ndarray], np.ndarray]  # changes each picture, for example mirrors it
 
 
@@ -194,7 +191,7 @@ class Capture:
         if not source or not reader.count:
             return True
         first = not history.lost and self.trouble.startswith((WAITING, NO_PICTURE))
-        good = "pictures come" if first else "the picture is back"
+        good = "pictures come" if first else BACK
         self.reconnects += history.lost
         history.lost = False
         still_s = max(STILL_S, late_s)
@@ -239,7 +236,7 @@ class Capture:
         history.lost = history.lost or history.missing == LOST
         self._set_trouble(history.missing)
 
-    def _set_trouble(self, trouble: str, good: str = "the picture is back") -> None:
+    def _set_trouble(self, trouble: str, good: str = BACK) -> None:
         if trouble != self.trouble:
             log.warning("%s", trouble or good)
             self.trouble = trouble

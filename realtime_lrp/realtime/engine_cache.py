@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 MAX_WEIGHTS = 300e6  # of all kept engines together
 MAX_ENGINES = 8  # two are always kept
-
 ANY_CONTRAST = "0 - rest"  # the target of an engine for contrasts: it decides the precision
-
 log = logging.getLogger(__name__)
 
 

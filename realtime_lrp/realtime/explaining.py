@@ -46,11 +46,9 @@ REST_S = 2.0  # how long the thread leaves the processor to others after a map, 
 RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
 TRIES = 3  # after this many failures in a row the engine leaves the GPU
 TOP = 5  # how many of the best classes are named
-
 LOSS_S = 60.0  # the layer that loses relevance is sought no more often; maps wait for it
 AVERAGED_S = 0.2  # after so long a channel's share that is gone has fallen to 1/e of itself
 ADVANTAGE = 0.3  # a channel replaces a shown one once its average share is larger by this part
-
 log = logging.getLogger(__name__)
 
 
@@ -136,10 +134,7 @@ class ExplainedFrame:
 
 
 class SteadyShares:
-    """Keeps the channels that are shown from changing with every picture, as shares flicker.
-
-    Shares are averaged over the pictures of one series, and channels shown have an advantage.
-    """
+    """Averages channels' shares over a series of pictures: shown ones keep an advantage."""
 
     def __init__(self) -> None:
         self._series: object = None
@@ -397,10 +392,7 @@ class RelevanceThread:
         return begun.done, finish
 
     def _test(self) -> None:
-        """Tests the newest answer, once that is prepared; answers go on meanwhile.
-
-        What was found comes with the next answer, or with this one again where none follows.
-        """
+        """Tests the newest answer, once that is prepared; it comes again, or the next with it."""
         explained = self._untested
         cache = self.engine_cache
         if explained is None or cache is None or not cache.has_scores(explained.engine):

@@ -24,9 +24,7 @@ COVER = 128  # the grey of a painted patch
 GRID = 14  # patches along a side of what the network sees
 SHARE = 0.1  # the share of the patches that are flipped
 DRAWS = 3  # how many random choices of patches are tried on each picture
-
 KEPT = 30  # for so many pictures random patches stay, so that people can see them
-
 BLUR = 0.12  # a flipped patch is blurred: the standard deviation, as a share of the longer side
 NEW_SHARE = 0.2  # the weight of each new picture in the means
 
@@ -53,10 +51,7 @@ class Mask:
 
 
 def covered(picture: np.ndarray, mask: Mask | None) -> np.ndarray:
-    """A copy of a picture uint8 [H, W, 3], grey where the mask is set.
-
-    The picture itself is returned where there is no mask, or one of another size.
-    """
+    """A picture, or a copy of it, grey where a mask of its size is set: uint8 [H, W, 3]."""
     if mask is None or mask.pixels.shape != picture.shape[:2]:
         return picture
     changed = picture.copy()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
 KEPT_UP = 0.8  # the first network keeps up if it explains at least this share of the frames
-
 LONGEST_REST = 3.0  # in multiples of the time that a map took
 STEP = 1.0  # by how much a rest changes
 
@@ -77,10 +76,7 @@ class TimeForFirst:
 
 
 def config_of(config: Config, model: Model) -> Config:
-    """The configuration of a further network; its target is always set by a request.
-
-    Channels are shown of the first network only.
-    """
+    """A further network's configuration, without channels; a request sets its target."""
     target = ANY_CONTRAST if VERSUS in config.lrp.target else "all"
     config = config.changed(lrp={"target": target}, live={"also_models": []})
     return config.model_copy(
@@ -89,20 +85,14 @@ def config_of(config: Config, model: Model) -> Config:
 
 
 def request_for(own: Config, request: MapRequest, target: str) -> MapRequest:
-    """The first network's request without probe, concepts and boxes, for a further network.
-
-    One with random weights keeps them.
-    """
+    """The first network's request for a further one, without probe, concepts and boxes."""
     random = own.model.weights == "random" or request.choice.random
     choice = replace(request.choice, random=random)
     return replace(request, choice=choice, target=target, probe=False, concepts=None, box=None)
 
 
 def target_for(target: str, first: Engine | None, other: Engine | None) -> str:
-    """A target of the first network in the words of another one: its classes by name.
-
-    "all" until all networks are loaded.
-    """
+    """A target in the words of another network, by class names; "all" until both are loaded."""
     if first is None or other is None:
         return "all"
     meant = first.explainer.read_target(target)

@@ -125,10 +125,7 @@ def _percentiles(values: Iterable[float]) -> dict[str, float] | None:
 
 
 class Meter:
-    """The rate at which a number rises, over the last seconds.
-
-    `with meter:` adds the seconds that something takes to it: how long a thread waits.
-    """
+    """The rate at which a number rises, over the last seconds; `with` adds seconds to it."""
 
     def __init__(self) -> None:
         self.number = self._begin = 0.0

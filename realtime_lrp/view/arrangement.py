@@ -165,10 +165,7 @@ def _side_by_side(
 
 
 def _tiles(size: Extent, shape: Sequence[int], count: int, letters: int) -> tuple[Box, ...]:
-    """That many boxes, as large as possible, each with room for a caption and a legend.
-
-    They stand close together in the upper left corner of a canvas of these rows and columns.
-    """
+    """Boxes close together, as large as possible, each with room for a caption and a legend."""
     above, below, gap = (round(part * letters) for part in (CAPTION, LEGEND, GAP))
 
     def grid(across: int) -> tuple[Box, ...]:

@@ -14,21 +14,17 @@ from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width,
 
 ROWS = 4  # how many channels have a row
 GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
-
 SHOWN = 3  # pictures of the gallery in a row
 SHOWN_UPRIGHT = 2  # on tall canvases, where two rows stand beside each other
 WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
 LEAST = 16  # the least width there, in heights of a letter: the answer stays large
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
-
 NO_PICTURES = "no pictures of it"
 OF_WHAT = "of the layer's relevance"  # above the figures
 OWN_MAP = "here"  # above the maps
 EXAMPLES = "answers to"  # above the pictures of the gallery
-
 AGAINST = (120, 160, 255)  # the colour of shares that speak against what is explained
 BAR_FOR = (255, 150, 50)
-
 HEADER, NAME, PAD = 3.7, 1.95, 0.35  # heights of header, name with bar, and gap, in letters
 ANSWER = 3.6  # the height of the answer in it, in heights of a letter: letters of 6.7 %
 WARNED = 2.1  # what a warning of two lines adds to the height of the header

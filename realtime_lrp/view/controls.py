@@ -19,7 +19,6 @@ from realtime_lrp.view.text import WHITE, draw_text, text_width
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
 WIDTH = 34  # greatest width of a list, in heights of a letter
 SHIFT = 4  # OpenCV draws circles at this many binary places of a pixel
-
 FILL = (38, 38, 44)
 EDGE = (120, 120, 130)
 CASED = ((0, 0, 0), 3), (WHITE, 1)  # colours and widths of lines that show on any ground
@@ -184,10 +183,7 @@ class Menu:
         return replace(self, cursor=number) if inside else None
 
     def draw(self, canvas: np.ndarray, size: int, free: Box) -> None:
-        """Draws the list in a black column, in place; letters are `size` pixels high.
-
-        The column is the free area where that is wide enough, else in the middle, else everywhere.
-        """
+        """Draws the list in a black column: where figures are, in the middle, or everywhere."""
         found = self.found()
         (x0, y0, x1, y1), _, shown = self._place(canvas.shape[:2], size, free, len(found))
         canvas[y0:y1, x0:x1] = 0

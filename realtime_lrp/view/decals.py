@@ -16,7 +16,6 @@ from realtime_lrp.system.geometry import Box
 
 MAX_DECALS = 16  # kept: those drawn last
 MAX_FREE = 4  # pieces of memory kept for further arrays
-
 WHITE = 255
 
 
@@ -58,10 +57,7 @@ class Decals:
         self._buffers = Buffers()
 
     def draw(self, canvas: np.ndarray, function: Callable[..., None], *arguments: Hashable) -> None:
-        """Draws on a canvas, uint8 [H, W, 3], in place, within 3 of what the function draws.
-
-        The function draws the same for equal arguments, on any canvas.
-        """
+        """Draws what the function draws for these arguments, within 3, on a canvas in place."""
         key = canvas.shape, function, arguments
         if key not in self._kept:
             self._kept[key] = self._effect_of(*key)

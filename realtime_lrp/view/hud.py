@@ -31,16 +31,13 @@ NOTICE_SCALE = 1.2  # the same for notices
 STEP = 1.35  # height of a line of text, as a multiple of its letters' height
 WIDE = 14  # least width of a wide area, in heights of a letter
 LINES = 3  # at most, of a name, value or notice; twice as many of a notice in a narrow area
-
 DIM = (190, 190, 190)
 WARNING = (255, 190, 60)
 BAR = (90, 190, 255)
 TRACK = (70, 70, 70)
-
 MIN_LETTERS = 9  # pixels; blocks that do not fit their area get smaller letters
 KEPT_LINES = 2  # lines kept for names if some name is too long for one line
 WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
-
 Colour = tuple[int, int, int]
 Boxes = dict[str, Box]
 

@@ -111,7 +111,6 @@ MOUSE = (
 """The mouse's actions."""
 
 BY_KEY = {key: one for one in COMMANDS for key in one.keys}
-
 BUTTONS = {one.action: one for one in KEYED if one.button}  # action -> command
 UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 
@@ -131,11 +130,7 @@ def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tupl
 
 
 def find(typed: str, among: Sequence[Command]) -> list[Command]:
-    """The commands that have, for each typed word, a word beginning with it; best first.
-
-    Whole words count more than beginnings, shown words more than the names of actions, and then
-    short meanings more than long ones; "methods" finds "method" as well.
-    """
+    """The commands with a word that begins as each typed one does; best first, then short ones."""
     wanted = _words(typed)
     ranked = ((_rank(one, wanted), one) for one in among)
     found = [(rank, one) for rank, one in ranked if rank is not None]

@@ -83,10 +83,7 @@ class ColouredMap:
 
 
 class BlendWeights(NamedTuple):
-    """How a picture becomes a picture with a map: keep * picture + grey * luminance + colour.
-
-    Bytes, because OpenCV multiplies them twice as fast as it mixes with float weights.
-    """
+    """A drawn picture is keep * picture + grey * luminance + colour, in bytes: they are quickest."""
 
     keep: np.ndarray  # uint8 [H, W, 3], of the picture; 255 keeps it
     grey: np.ndarray | None  # uint8 [H, W], of the picture's luminance; None for none

@@ -73,10 +73,7 @@ def text_width(text: str, size: int) -> int:
 
 
 def wrapped(text: str, width: int, size: int) -> list[str]:
-    """A text in lines of at most `width` pixels. Scripts without spaces break between letters.
-
-    A word that is too long for a line is broken after a mark such as "_", else between letters.
-    """
+    """A text in lines of at most `width` pixels; long words and East Asian ones are broken."""
     lines = [""]
     pieces = (part for word in _PIECES.findall(text) for part in _broken(word, width, size))
     for piece in pieces:

@@ -109,7 +109,6 @@ KEYPAD = {
 """Keys of the keypad that write something only with Num Lock."""
 
 NOT_CHARACTERS = 1 << 30  # SDL's key codes from here on are not characters
-
 SHORTCUTS = pygame.KMOD_CTRL | pygame.KMOD_LALT | pygame.KMOD_GUI
 MODIFIERS = {pygame.KSCAN_CAPSLOCK, pygame.KSCAN_SCROLLLOCK, pygame.KSCAN_NUMLOCKCLEAR}
 MODIFIERS |= {*range(pygame.KSCAN_LCTRL, pygame.KSCAN_RGUI + 1), pygame.KSCAN_MODE}
@@ -168,7 +167,6 @@ SIZE = (720, 1280)  # rows and columns of a new window, where the screen has roo
 TITLE_BAR = 48  # rows that a window's title bar may take, in pixels
 MIN_CANVAS, MAX_CANVAS = 240, 4096  # limits of the canvas's sides, in pixels
 REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
-
 BUTTONS = {1: "left", 3: "right"}
 HELD = "BackSpace", "Up", "Down"  # keys that repeat while held
 
@@ -299,10 +297,7 @@ INHIBIT = (
 
 
 class FullScreen(Window):
-    """The window of an exhibit: it fills the screen and comes back whatever is done to it.
-
-    It shows no pointer. SDL keeps the screen saver off while it is open.
-    """
+    """An exhibit's window: it fills the screen, without a pointer, whatever is done to it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from realtime_lrp.commands.serve.web_page import WebPage
 
 log = logging.getLogger(__name__)
-
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
 MAPS_FOR_PACE = 5  # after this many maps it is known how quick the network is
 
@@ -159,11 +158,7 @@ def _pages() -> type[WebPage]:
 
 
 class Loop:
-    """The render loop.
-
-    Each turn makes events of keys and mouse, carries out the orders in the state, lets the view
-    draw, and makes events of what the other parts report.
-    """
+    """The render loop: each turn handles events, carries out orders, draws, hears the others."""
 
     def __init__(
         self,

@@ -28,7 +28,6 @@ from realtime_lrp.system.files import check_output, parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 
 STEM = "realtime_lrp"  # how the names of files begin that are saved by key
-
 log = logging.getLogger(__name__)
 
 
@@ -110,8 +109,7 @@ class Saver:
 
     def status(self) -> str:
         """A line about the recording that runs, or ""."""
-        recorder = self._recorder
-        if recorder is None:
+        if (recorder := self._recorder) is None:
             return ""
         minutes, seconds = divmod(int(recorder.seconds), 60)
         dropped = f", {recorder.dropped} left out" if recorder.dropped else ""

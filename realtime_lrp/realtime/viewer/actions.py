@@ -25,7 +25,6 @@ HINT = "h: all commands"
 END_NOTICE = "once more ends the program"
 NO_MAP = "there is no map yet"
 NO_REGIONS = "this network gives one answer for the whole picture"
-
 Action = Callable[[ViewerState], ViewerState]
 
 

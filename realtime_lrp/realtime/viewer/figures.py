@@ -27,13 +27,9 @@ from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import ColouredMap
 
 BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
-
 PRESENTED = 3  # how many classes the presenter view names
-
 UNTAUGHT = hud.Paragraph("random weights", "This network has learnt nothing.", PRESENTED_SCALE)
-
 UNFAITHFUL = "Blurring what is relevant changes this answer no more than blurring anything else."
-
 BUSY = 0.85  # the others wait for a stage that works for this share of the time or more
 
 
@@ -227,10 +223,7 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
 
 
 def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Legend | None:
-    """The meaning of a map's colours; None where its channels are the colours.
-
-    Where one class is set against another, both are named: warm colours are for the first.
-    """
+    """The meaning of a map's colours, warm ones for the first class; None if they are channels."""
     if panel.by_channel:
         return None
     colormap = look.named(panel.signed)

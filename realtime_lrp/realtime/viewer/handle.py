@@ -21,7 +21,6 @@ from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 INPUTS = events.KeyPressed, events.Chosen, events.Brushed, events.Clicked, events.Framed
-
 Choice = Callable[[ViewerState, Any], ViewerState]  # state, what was chosen -> state
 
 CHOICES: dict[str, Choice] = {

@@ -25,16 +25,11 @@ if TYPE_CHECKING:
     from realtime_lrp.models.gallery import Gallery
 
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
-
 SWAPPED = 1.2  # how many times larger a channel has to be than the one above for its place
 NAMED = 1000.0  # how many times more a share counts where the channel has a name
-
 ABSENT = "this picture has nothing of it"
-
 NO_MAP = "no map: "  # stands before the name of a channel that biases leave hardly a map
-
 MADE_WITH = "Pictures made with {}: they may mislead"  # a gallery of another network
-
 UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"  # without a gallery
 
 
@@ -57,10 +52,7 @@ class ConceptView:
     def panel(
         self, state: ViewerState, explained: ExplainedFrame | None, old: str = ""
     ) -> ConceptPanel | None:
-        """The panel, the same object as long as nothing changes; None where it is hidden.
-
-        `old` says that it is of an earlier picture than the one shown, "" where it is not.
-        """
+        """The panel, the same object while nothing changes, or None; `old` replaces its heading."""
         wanted = state.request.concepts
         if wanted is None:
             self._made_of = ()
@@ -77,10 +69,7 @@ class ConceptView:
         return self._panel
 
     def _holds_answer(self, state: ViewerState) -> bool:
-        """Whether the answer stands in the panel, so that the picture keeps its width.
-
-        True only in the presenter view with one network and target top1.
-        """
+        """Whether the answer stands in the panel, so that the picture keeps its width."""
         others = (self._network and not state.alone) or state.about or state.request.probe
         return not others and state.text == "presenter" and state.request.target == "top1"
 
@@ -167,10 +156,7 @@ class ConceptView:
 
 
 def sorted_rows(before: Sequence[int], ranks: Mapping[int, float]) -> list[int]:
-    """The channel of each row, the largest rank first.
-
-    A row moves up only past one that is `SWAPPED` times smaller, so that flicker moves none.
-    """
+    """The channels, largest rank first; none moves past one that is not `SWAPPED` times smaller."""
     order = [one for one in before if one in ranks]
     order += [one for one in ranks if one not in before]
     for _ in order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,15 +36,11 @@ if TYPE_CHECKING:
     from realtime_lrp.realtime.engine_cache import EngineChoice
 
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
-
 OLD_ANSWER_MS = 1000  # from this age of its picture on an answer is marked as old
 
 
 class NetworkView:
-    """The newest maps and the figures of one network.
-
-    A further one follows what is asked of the first, and leaves to it what all have in common.
-    """
+    """The newest maps and figures of a network; a further one follows what the first is asked."""
 
     def __init__(
         self,
@@ -75,7 +72,7 @@ class NetworkView:
         self._known: Engine | None = None  # the engine of the facts
         self._facts = NetworkFacts()
         self._columns_key: tuple[object, ...] = ()
-        self._old_since: float | None = None
+        self._old_since = math.inf  # when the newest map was no longer as chosen
         # boxes of the map that are gone from the picture, and whether that shows something else
         self.lost = frozenset[int](), False
         self.ready = False  # whether the newest map is as chosen, or as it stays
@@ -86,17 +83,14 @@ class NetworkView:
         if self._first:
             self._follow(state, self._first.relevance.engine)
         item = relevance.maps.newest()
-        self.number, explained = (item.number, item.value) if item else (0, None)
-        self.newest = explained
+        self.number = item.number if item else 0
+        self.newest = explained = item.value if item else None
         self.maps = self._paint(explained, state.look)
         self.rates.maps.reached(self.number)
         own = explained is None or explained.engine is relevance.engine
         as_chosen = own and relevance.choice == relevance.request.choice
         self.ready = explained is not None and (as_chosen or bool(self.refusal))
-        if as_chosen:
-            self._old_since = None
-        elif self._old_since is None:
-            self._old_since = time.monotonic()
+        self._old_since = math.inf if as_chosen else min(self._old_since, time.monotonic())
 
     def passing(self, state: ViewerState) -> str:
         """The lines for the screen alone: no recording and no snapshot has them."""
@@ -105,7 +99,7 @@ class NetworkView:
         notice = state.notice.text if now < state.notice.until and not self._first else ""
         if doing or not self.newest:
             return state.words(notice or doing or "preparing the first map")
-        old = self._old_since is not None and now - self._old_since > OLD_MAP_S
+        old = now - self._old_since > OLD_MAP_S
         if old and not (self._first and self.refusal):  # its figures say why its map is another's
             choice = self._choice(state)
             shown = self.newest.names
@@ -170,8 +164,8 @@ class NetworkView:
     def _renew_columns(self, state: ViewerState, version: int, frame: Item[np.ndarray]) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.
 
-        These are the state, and what the map explains and how: figures, legends and sentences are
-        always of the map that is drawn, and there is no answer until the first map of another file.
+        Figures, legends and sentences are always of the map that is drawn, and there is no answer
+        until the first map of another file.
         """
         now = time.monotonic()
         lost, elsewhere = self.lost
@@ -187,11 +181,8 @@ class NetworkView:
         self.rates.picture_ms = 1000 * (now - frame.time)
         self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
         left, right = list[Block](), list[Block]()
-        legends: tuple[Legend | None, ...] = ()
-        if explained and self.maps and not self.problem:
-            legends = tuple(
-                figures.legend_of(one, state.look, explained) for one in self.maps.overlays
-            )
+        maps = self.maps.overlays if explained and self.maps and not self.problem else ()
+        legends = [figures.legend_of(one, state.look, explained) for one in maps if explained]
         if explained and state.about:
             names = explained.names if state.tiled else explained.names[:1]
             left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
@@ -221,12 +212,12 @@ class NetworkView:
         """The answer and what explains it; with the legend of a map that stands alone."""
         blocks = list[Block]()
         if state.text == "presenter":
-            blocks += figures.presented(explained, legend, self.problem or self.old)
+            blocks = figures.presented(explained, legend, self.problem or self.old)
         elif state.text == "figures":
             setting = figures.setting_rows(explained, self.name, self.problem)
             marks = [Row("old", self.old, warn=True)] if self.old else []
-            blocks.append((*marks, *figures.answer_bars(explained)))
-            blocks.append((*setting, legend) if legend else setting)
+            answer = (*marks, *figures.answer_bars(explained))
+            blocks = [answer, (*setting, legend) if legend else setting]
         empty = [] if self.problem else figures.empty_maps(explained)[: None if state.tiled else 1]
         if blocks:
             sentences = (Paragraph(text, "") for text in dict.fromkeys(filter(None, empty)))
@@ -250,18 +241,13 @@ class NetworkView:
         return tuple(missing[: max(0, len(wanted) - len(shown))])
 
     def refused(self) -> Event | None:
-        """The event for the state if an engine could not be prepared.
-
-        A further network keeps the choice, which others may support.
-        """
+        """The event of an engine that could not be prepared; a further network keeps the choice."""
         cache = self.relevance.engine_cache
         refused = cache and cache.refused()
-        if not refused:
-            return None
-        if self._first:
+        if refused and self._first:
             self.refusal = refused[1]
             return NoticeGiven(f"{self.name}: {self.refusal}")
-        return ChoiceRefused(*refused, self.relevance.choice)
+        return ChoiceRefused(*refused, self.relevance.choice) if refused else None
 
     def facts(self) -> NetworkFacts:
         """The facts about the network of the newest map."""
@@ -283,12 +269,11 @@ class NetworkView:
 
     def _follow(self, state: ViewerState, first: Engine | None) -> None:
         """Requests what the first network is asked for, in the words of this one."""
-        engines = first, self.relevance.engine
-        wanted = state.request, *engines
-        if wanted == self._followed:
-            return
-        self._followed = wanted
         relevance = self.relevance
+        engines = first, relevance.engine
+        if self._followed == (state.request, *engines):
+            return
+        self._followed = state.request, *engines
         self.problem = ""
         try:
             target = target_for(state.request.target, *engines)
@@ -302,10 +287,7 @@ class NetworkView:
 
 
 def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
-    """Whether an explanation is of the file or camera, and of the size, of a frame.
-
-    A frozen frame that was mirrored since it was explained is another picture.
-    """
+    """Whether a map is of a frame's file or camera, and its size; not of one mirrored since."""
     then = explained.frame
     mirrored = then.number == frame.number and then.value is not frame.value
     same_size = then.value.shape == frame.value.shape
@@ -318,10 +300,10 @@ def _lines(*texts: str) -> str:
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:
     """The patches that the faithfulness probe flipped, placed in the picture."""
-    if explained is None or explained.probed is None or not state.request.probe:
+    probed = explained and explained.probed
+    if not (explained and probed and state.request.probe):
         return None
     region = explained.result.region
-    probed = explained.probed
     rows, columns = region.size
     box = region.in_picture((0, 0, columns, rows))
     return Patches(probed.relevant_patches, probed.random_patches, box)

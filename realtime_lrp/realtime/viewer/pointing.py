@@ -15,7 +15,6 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import BarPosition
 
 SETTLED_S = 0.2  # buttons press only then: the touch that shows them presses none
-
 DRAG = 4  # pixels of the canvas that the mouse moves at least to paint over a box
 
 
@@ -95,10 +94,7 @@ def click_on_picture(state: ViewerState, at: Pixel, paints: bool) -> ViewerState
 
 
 def point_at(state: ViewerState, at: Pixel | None) -> ViewerState:
-    """Explains what lies under the pointer: a region, or a detector's box alone.
-
-    Beside the picture it is what is explained without a pointer; something pinned stays.
-    """
+    """Explains the region, or the box, under the pointer; something pinned stays."""
     if state.pinned or not state.points:
         return state
     if state.answer and state.answer.segments:
@@ -108,10 +104,7 @@ def point_at(state: ViewerState, at: Pixel | None) -> ViewerState:
 
 
 def choose_line(state: ViewerState, name: str) -> ViewerState:
-    """Explains the class of a line of the answers; of a segmentation its largest region.
-
-    That class again: the best class, or what is pointed at.
-    """
+    """Explains the class of a line of the answers, or its largest region; again: lets it go."""
     answer = state.answer
     labels = state.facts.labels
     known = (n for n, label in enumerate(labels) if name in (label, state.words(label)))
@@ -176,10 +169,7 @@ def brush_radius(state: ViewerState) -> int:
 
 
 def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, Pixel] | None:
-    """The brush's place: the box of the picture on the canvas, and the pixel of the picture.
-
-    None where the mouse rests, is beside the picture or over buttons, or does something else.
-    """
+    """The picture's box on the canvas and the pixel under the brush; None if it is not used."""
     pointer = state.pointer
     at = pointer.x, pointer.y
     controls = state.controls(now)
@@ -224,10 +214,7 @@ def _holding(state: ViewerState, holds: str) -> ViewerState:
 
 
 def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
-    """Paints from an earlier position of the mouse to the present one.
-
-    The mouse moves far between two events, so that dabs alone would leave gaps.
-    """
+    """Paints from an earlier position to the present one: dabs alone would leave gaps."""
     end = state.pointer
     cover = end.button == "left"
     return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover)

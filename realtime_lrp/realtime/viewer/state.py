@@ -25,7 +25,6 @@ from realtime_lrp.view.look import Look
 
 NOTICE_S = 4.0  # seconds for which a notice is shown
 END_S = 2.0  # within this many seconds a second press of Esc, q or End ends
-
 BRUSH = 0.06  # radius of the brush at the start, as a share of the picture's shorter side
 WARNING_S = 10.0  # seconds for which a warning is shown that the answers may be wrong
 CONTROLS_S = 3.0  # seconds for which buttons are shown after the mouse moved
@@ -198,10 +197,7 @@ class ViewerState(DrawnView):
         return replace(self, request=replace(self.request, **changes))
 
     def with_choice(self, **changes: Any) -> "ViewerState":
-        """The state with changes of the engine.
-
-        No map stands side by side with itself, and none for which the network has no use.
-        """
+        """The state with another engine; no map stands beside itself, none that is unsuited."""
         choice = replace(self.request.choice, **changes)
         main = choice.with_composite(self.choice.composite)
         without = {main.name, choice.method, *self.facts.unsuited}

@@ -83,7 +83,7 @@ class ColouredMap:
 
 
 class BlendWeights(NamedTuple):
-    """A drawn picture is keep * picture + grey * luminance + colour, in bytes: they are quickest."""
+    """A drawn picture is keep * picture + grey * luminance + colour, in quick bytes."""
 
     keep: np.ndarray  # uint8 [H, W, 3], of the picture; 255 keeps it
     grey: np.ndarray | None  # uint8 [H, W], of the picture's luminance; None for none

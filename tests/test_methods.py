@@ -283,7 +283,7 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
         ({"composite": "epsilon_gamma_box", "low": [1, 2], "high": 3}, "each channel"),
         ({"layers": {"cov1": "flat"}}, "'conv1'"), ({"layers": {"conv1": "flatt"}}, "'flat'"),
         ({"layers": {"Conv2D": "flat", "conv1": "gamma"}}, "Put it before"),
-        ({"target": "1 - 1"}, "against itself"),
+        ({"target": "1 - 1"}, "with itself"),
         ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
         ({"samples": 0}, "samples"), ({"also": "gradient"}, "list"),
         ({"layers": {"conv1": "epsilon(-1)"}}, "from 0 upwards"), ({"target": "top9"}, "5 classes"),
@@ -543,7 +543,7 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
 
 
 def test_the_composite_that_nobody_names_suits_the_network(model, tiny_model):
-    """`attnlrp_gamma` with attention, `cp_lrp` for such detectors, else `zplus`."""
+    """`attnlrp_gamma` with attention, `cp_lrp` for detectors with it, else `zplus`."""
     tiny = keras.models.load_model(tiny_model)
     made = Explainer(model)
     assert repr(made).endswith(": attnlrp_gamma, target 'all'>") and not made.advice

@@ -95,7 +95,7 @@ def test_a_token_comes_from_a_file_else_the_environment_else_it_is_kept(state, m
     shutil.rmtree(state.parent)
     state.parent.write_text("a file in place of the folder")
     assert len(access.read_token(None)) == 32 != access.read_token(None)
-    assert "cannot be kept" in caplog.text
+    assert "cannot be saved" in caplog.text
 
 
 def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path):

@@ -48,7 +48,7 @@ from realtime_lrp.system.program import print_lines, set_verbosity
 @MAPS
 @option("--workers N", "share recordings among N processes (Ray)", Whole(1, 1024))
 @option(
-    "--ray ADDRESS", "share them among workers of a running Ray cluster: its address, or auto"
+    "--ray ADDRESS", "share recordings among workers of a running Ray cluster; its address, or auto"
 )  # fmt: skip
 @configured(
     *EXPLAIN, *SEEN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio",
@@ -123,7 +123,7 @@ def _load_for_evaluate(file: Any, sets: Any, options: Any, command: str) -> conf
 )  # fmt: skip
 @option("--only NAMES", "measure only these rows, such as zplus,grad_cam")
 @option(
-    "--no-forgetting", "do not compare with randomised networks, which takes most of the time",
+    "--no-forgetting", "skip the comparison with randomised networks, which takes most of the time",
     name="forgetting", flag_value=False, default=True,
 )  # fmt: skip
 @option("-o FOLDER", "write figures, tables (JSON, LaTeX) and plots for a paper", name="output")
@@ -162,7 +162,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     "layers with commas between them; default: concepts.layer, mostly the last convolution",
 )
 @option(
-    "--every SECONDS", "time between the frames that are taken of a recording; default: 1",
+    "--every SECONDS", "time between the frames taken from a recording; default: 1",
     Number(min=0.04, max=3600), default=1.0,
 )  # fmt: skip
 @option("--count N", "how many drawn symbols, for an embedded network, up to 300; default: all")
@@ -172,13 +172,12 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 def concepts(settings: config.Settings, **options: Any) -> None:
     """Choose pictures for the channels of a network.
 
-    They show what each channel answers to: the pictures in which it carries most relevance, and
-    those that activate it most, each cut out around what the channel looks at, with the rest
-    darkened. INPUT are pictures and recordings: files, folders or globs. Without any, drawn symbols
-    are used, which the embedded networks know.
+    For each channel: the pictures in which it carries most relevance, and those that activate it
+    most, each cut out around the place that the channel looks at. INPUT are pictures and
+    recordings: files, folders or globs; without INPUT symbols are drawn, for the embedded networks.
 
-    --names FILE writes a file in which you name channels; names that are in it stay. Without -o,
-    --names and --sheet are about the gallery of --gallery, or the embedded one.
+    --names FILE writes a file in which you name channels; names in it stay. Without -o, --names and
+    --sheet use the gallery of --gallery, or the embedded one.
     """
     from realtime_lrp.commands.concepts import ConceptOptions, run
 

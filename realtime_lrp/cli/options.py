@@ -184,7 +184,7 @@ def option(words: str, text: str, kind: Any = None, *, name: str | None = None, 
 
 _COMMON = (
     option(
-        "--config FILE", "configuration file (YAML), or an output of this program: its settings",
+        "--config FILE", "configuration file (YAML), or an output of this program to repeat",
         click.STRING, name="config_file", shell_complete=complete_files,
     ),
     option(
@@ -208,7 +208,7 @@ RESUME = option("--resume", "skip files that are finished with the same settings
 DURATION = option("--duration SECONDS", "stop this many seconds after the first map")
 STATS = option("--stats FILE", "write speed, ages and counts as JSON at the end")
 NEW_TOKEN = option(
-    "--new-token", "make another token and certificate for the web page; addresses given before end"
+    "--new-token", "make a new token and certificate for the web page; old addresses stop working"
 )
 SERVE = option("--serve", "also show it as a web page, as serve does", name="serves")
 MAPS = option("--maps FOLDER", "also write the raw maps to this folder (.npz)")

@@ -135,8 +135,8 @@ def serve(settings: config.Settings, duration: float | None, **options: Any) -> 
 @option("-o FILE", "the network", name="output", required=True)
 @option(
     "--classes NAMES",
-    "live: names of up to 9 things with commas between them, or of more for a network that was "
-    "taught; default: 1,2,3",
+    "live: names of up to 9 things, separated by commas (more for a network that was taught); "
+    "default: 1,2,3",
 )
 @option("--keep FOLDER", "live: keep the pictures in this folder")
 @SERVE
@@ -144,11 +144,11 @@ def serve(settings: config.Settings, duration: float | None, **options: Any) -> 
 @DURATION
 @option(
     "--every SECONDS",
-    "of a folder: time between the frames that are taken of a recording; default: 0.5",
+    "with a folder: time between the frames taken from a recording; default: 0.5",
     Number(min=0.04, max=3600),
 )
-@option("--seed N", "of a folder: random seed of the slight changes; default: 0", Whole(0, 2**31))
-@option("--json FILE", "of a folder: write every figure as JSON")
+@option("--seed N", "with a folder: random seed of the slight changes; default: 0", Whole(0, 2**31))
+@option("--json FILE", "with a folder: write every figure as JSON")
 @OVERWRITE
 @configured(
     "--model", "--weights", "--preprocess", "--source", "--method", "--composite",

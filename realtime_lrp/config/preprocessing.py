@@ -49,8 +49,7 @@ ABOUT = {
 
 EXAMPLE = "0..1 mean=0.1307 std=0.3081"
 EXPECTED = (
-    f"{', '.join(NAMED)}, or a range and what else is done: '{EXAMPLE}', '0..255 bgr', "
-    "'-1..1 invert'"
+    f"{', '.join(NAMED)}, or a range and further steps: '{EXAMPLE}', '0..255 bgr', '-1..1 invert'"
 )
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"

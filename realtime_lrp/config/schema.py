@@ -47,19 +47,19 @@ class Model(Section):
     labels: Option[Text | None] = None
     """file of class names (JSON, or one name per line); null: the network's own"""
     preprocess: Option[values.Preprocess | None] = None
-    """caffe, tf, torch, rescale or none, or the range that colours get and what else is done: '0..1
+    """caffe, tf, torch, rescale or none, or a range for 0 to 255 and further steps: '0..1
     mean=0.1307 std=0.3081', '0..255 bgr', '-1..1 invert'; null: the network's own"""
     size: Option[values.Size] = None
     """input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one"""
     output: Option[TextOrNumber | None] = None
-    """name of the output that is explained, of a network with several; null: the classes', or a
-    detector's boxes"""
+    """name of the output to explain, if the network has several; null: the output with classes, or
+    with a detector's boxes"""
     output_activation: Option[Literal["softmax", "sigmoid", "linear"] | None] = None
-    """what makes scores of the last values: softmax, sigmoid, or linear: they are scores
-    themselves, as in a regression; null: softmax where several values are no probabilities"""
+    """how the last values become scores: softmax, sigmoid, or linear (unchanged, as in a
+    regression); null: softmax if several values are no probabilities"""
     scores: Option[Literal["logits", "probabilities"] | None] = None
-    """logits or probabilities: what the network ends in; null: found out by its last operations,
-    and said"""
+    """logits or probabilities: the network's last values; null: its last operations decide, and a
+    line says which"""
 
 
 class AlsoModel(Model):
@@ -129,8 +129,9 @@ class Lrp(Section):
         default="auto",
         description=f"which rule for which layer (method lrp): auto, {names.COMPOSITES.listed()}; "
         f"auto: {names.ATTENTION_COMPOSITE} for networks with attention, "
-        f"{names.DETECTOR_COMPOSITE} for such detectors; for others {names.VIEWER_COMPOSITE} in "
-        f"live, serve, demo, kiosk and concepts, elsewhere {names.COMPOSITE}",
+        f"{names.DETECTOR_COMPOSITE} for detectors with attention; for others "
+        f"{names.VIEWER_COMPOSITE} in live, serve, demo, kiosk and concepts, elsewhere "
+        f"{names.COMPOSITE}",
     )
     layers: values.Rules = Field(
         default={},
@@ -150,17 +151,17 @@ class Lrp(Section):
     """all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; default: all; in
     live, serve, demo, kiosk and concepts: top1"""
     start: Literal["probability", "logit"] = "probability"
-    """what LRP starts with at each class: its probability, or its logit (as zennit and LXT; better
-    for all classes at once where a composite divides by the logits)"""
+    """probability or logit: the relevance that each class starts with. logit, as in zennit and LXT,
+    is better for all classes at once if a composite divides by the logits"""
     contrast: Option[bool] = True
-    """true or false: a segmentation answers why one class, not another, is at a place: the map of
-    the class minus the map of the runner-up there, or of the target's second class, each divided by
-    its sum of magnitudes; false: the map of the target alone"""
+    """true or false: a segmentation explains why a place has one class and not another: the map of
+    the class minus the map of the runner-up, or of the target's second class, each divided by its
+    sum of magnitudes; false: the map of the target alone"""
     pool: Option[Literal["max", "average"]] = "max"
     """how relevance passes max pools: max (winner takes all) or average (in proportion)"""
     precision: Option[Literal["auto", "float32", "bfloat16"]] = "auto"
-    """auto, float32 or bfloat16. auto: float32; for moving pictures what rounding does not change
-    is computed in bfloat16 where that is faster (processors: as measured; GPUs: since Ampere)"""
+    """auto, float32 or bfloat16. auto: float32; for moving pictures bfloat16 where rounding does no
+    harm, if that is faster (processors: as measured; GPUs: since Ampere)"""
     xla: bool = False
     """true or false: compile the whole graph with XLA. On a GPU, bench says whether that is faster;
     on a CPU it is not"""
@@ -183,9 +184,9 @@ class Input(Section):
     region: Option[values.Corners | None] = None
     """X0,Y0,X1,Y1, fractions of the picture: the network sees that region alone; null: all of it"""
     follow: Option[Follow | None] = None
-    """FILE[:CLASS], a detector: the network sees the largest thing of that class that it finds,
-    with a margin; or keys of the section model, such as {name: faces.onnx, preprocess: tf, label:
-    face}; null: no detector"""
+    """FILE[:CLASS], a detector: the network sees only the largest thing (of that class) that the
+    detector finds, with a margin; or keys of the section model, such as {name: faces.onnx,
+    preprocess: tf, label: face}; null: no detector"""
 
 
 class Overlay(Section):
@@ -266,11 +267,10 @@ class Live(Section):
     text_size: Literal["small", "medium", "large"] = "medium"
     """small, medium or large letters"""
     lecture: Option[Text | None] = None
-    """steps that a presenter's clicker goes through (Page Down, Page Up): en or de (the included
-    lecture, also where --lecture stands alone) or a file, LECTURE.yaml; null: none"""
+    """steps for a presenter's clicker (Page Down, Page Up): en or de (the included lecture;
+    --lecture alone means en) or a file, LECTURE.yaml; null: none"""
     clicker: Literal["methods", "files"] = "methods"
-    """methods or files: what Page Up, Page Down and the arrow keys go through, the keys of a
-    presenter's clicker"""
+    """methods or files: what a presenter's clicker steps through (Page Up, Page Down, arrows)"""
     folder: Text = "."
     """folder for the snapshots and recordings that are made by key"""
     display: Option[Literal["window", "none"]] = "window"
@@ -303,7 +303,7 @@ class Kiosk(Section):
     )
     perhaps: float | None = Field(default=None, ge=0, le=1)
     """0 to 1: least probability, averaged over a second, of an unsure answer, "Perhaps: cup"; below
-    it "Nothing that I know"; null: 0.1, but no unsure answers of a network that has a class nothing
+    it "Nothing that I know"; null: 0.1, but no unsure answers if the network has a class nothing
     (shapes)"""
     hours: values.Hours = {}
     """opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: "10:00-01:00"}; empty:

@@ -111,7 +111,7 @@ def labels_beside(path: Path, counts: Sequence[int]) -> list[str] | None:
             BESIDE, path.name, len(names), counts[0],
         )  # fmt: skip
         return None
-    log.warning("%s: the classes are called as %s beside it says", path.name, BESIDE)
+    log.warning("%s: the class names are those in %s beside it", path.name, BESIDE)
     return names
 
 

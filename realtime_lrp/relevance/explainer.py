@@ -57,7 +57,7 @@ class Explainer(ConceptViews):
         up. It allows freeing the Keras model before the explainer makes its own weights.
       method: a name in `METHODS`: "lrp", "gradient", "guided_backprop", ...
       composite: for LRP, which rule each layer follows; a name or a `Composite`. "auto" is
-        attnlrp_gamma for networks with attention, cp_lrp for such detectors, else zplus.
+        attnlrp_gamma for networks with attention, cp_lrp for detectors with attention, else zplus.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
         class's index or name, "A - B" or "A - rest".
       start: with what LRP starts at a class: its "probability", in the direction of its logit, or

@@ -117,7 +117,7 @@ class Teacher:
         again = now - self._pressed < HELD_S
         self._pressed = now
         if name != self._shown and sum(self.lesson.counts()) >= MOST:
-            self.news.append(NoticeGiven(f"{MOST} pictures are the most: take some back"))
+            self.news.append(NoticeGiven(f"{MOST} pictures are the limit: remove some"))
         elif name != self._shown:
             self._shown = name
             self._by = by
@@ -245,7 +245,7 @@ class Teacher:
         bars = [Bar(name, look.relevance) for name, look in found.items()]
         self.looks = (Paragraph("", "Relevance on what was shown"), *bars) if bars else ()
         if not found:
-            said.append(f"show {NOTHING!r} (0), the empty scene: then it is said what it looks at")
+            said.append(f"show {NOTHING!r} (0), the empty scene, to learn what it looks at")
         self.news.append(NoticeGiven("\n".join(said)))
         machine.free_cycles()  # of networks before
         try:

@@ -50,7 +50,7 @@ KEYED = _commands(
     ("probe", "blur what is relevant: does the answer fall?", "a"),
     ("random", "random weights: does the map change?", "x"),
     ("choose", "explain a class from a list, lock it", "l", "Class"),
-    ("versus", "the best class against the next, or not; again: back", "v"),
+    ("versus", "compare the best class with the next; again: back", "v"),
     ("frame", "draw a rectangle (region) that is seen alone; again: let go", "z"),
     ("pixel", "explain the region that you point at, or its pixel alone", "e"),
     ("uncover", "remove all patches", "BackSpace Delete"),

@@ -162,7 +162,7 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
     explanations.append(
         "*       the best of a column, and rows that equal it within the 95 % interval"
         if photos >= FEWEST_PHOTOS
-        else f"        fewer than {FEWEST_PHOTOS} {of}: which row is the best cannot be said"
+        else f"        fewer than {FEWEST_PHOTOS} {of}: no row is called the best"
     )
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:

@@ -182,7 +182,7 @@ def kept_folder() -> Iterator[Path]:
     if kept:
         yield folder
         return
-    log.warning("token and certificate cannot be kept: after a restart they are others")
+    log.warning("token and certificate cannot be saved: they will change at the next start")
     with temporary_folder() as folder:
         yield Path(folder)
 
@@ -216,8 +216,8 @@ def tls_of(serve: Serve, new: bool = False) -> tuple[ssl.SSLContext | None, str]
     if not serve.https:
         if not is_loopback(serve.host):
             log.warning(
-                "pictures and token go over the network unencrypted, and phones do not give their "
-                "camera; see --https"
+                "pictures and token travel unencrypted, and phones will not share their camera; "
+                "use --https"
             )
         return None, ""
     context, fingerprint = own_context([*addresses(serve.host), *serve.names], new)

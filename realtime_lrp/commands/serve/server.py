@@ -245,7 +245,7 @@ class Server:
         if not self._complained:
             self._complained = True
             error = context.get("exception") or context["message"]
-            log.warning("a connection failed: %s (further ones are not told)", error)
+            log.warning("a connection failed: %s (the log omits further ones)", error)
 
 
 class _Http(H11Protocol):

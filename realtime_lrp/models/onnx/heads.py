@@ -141,7 +141,7 @@ def _with_objects(boxes: tf.Tensor, values: tf.Tensor, compute: Compute) -> Dete
     if not (found[..., 2:] >= 0).all():
         raise CannotReadError(_OFFSETS.format(found.min(), found.max()))
     scores = values[..., :1] * values[..., 1:]
-    form = "boxes and scores of YOLOv5: for anything, times for each class"
+    form = "boxes and scores of YOLOv5 (any thing, times each class)"
     return DetectorHead(_corners(boxes, (1, 1)), scores, "linear", form)
 
 
@@ -193,20 +193,20 @@ def _apart(
         return DetectorHead(made, read, activation, f"{about}, scores of {_of(activation)}")
     if not any(background) or computed.shape[2] < 2:
         raise CannotReadError(
-            "ends in boxes and a softmax, where neither the first nor the last class is the "
-            "surest at most places of a grey picture: which one is no thing is not known. Explain "
-            "another output with --output"
+            "ends in boxes and a softmax, but neither its first nor its last class wins at most "
+            "places of a grey picture: the class that means no thing is not known. Explain another "
+            "output with --output"
         )
     if computed.shape[2] == 2:  # one thing: the sigmoid of a difference
         thing, nothing = (read[..., n : n + 1] for n in ((1, 0) if background[0] else (0, 1)))
         # the minimum: relevance adds up to the score, also where the difference is negative
         score = tf.minimum(tf.sigmoid(thing - nothing), 1.0)
         which = "first" if background[0] else "last"
-        return DetectorHead(made, score, "linear", f"{about}; the {which} class is no thing", which)
+        return DetectorHead(made, score, "linear", f"{about}; the {which} class is nothing", which)
     if background[1]:
-        return DetectorHead(made, read, activation, f"{about}; the last class is no thing", "last")
+        return DetectorHead(made, read, activation, f"{about}; the last class is nothing", "last")
     turned = tf.concat([read[..., 1:], read[..., :1]], -1)
-    return DetectorHead(made, turned, activation, f"{about}; the first class is no thing", "first")
+    return DetectorHead(made, turned, activation, f"{about}; the first class is nothing", "first")
 
 
 def _of(activation: str) -> str:

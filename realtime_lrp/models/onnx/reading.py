@@ -174,8 +174,8 @@ class _OnnxReader:
         if len(outputs) > 1 or self.file.chosen:
             others = ", ".join(repr(one) for one in [*outputs][:6] if one != name)
             chosen = f" from which {self.file.chosen} chooses" if self.file.chosen else ""
-            also = f"; there are {others} too, see --output" if others else ""
-            self.said = f"explained is the output {name!r}{chosen}{also}"
+            also = f"; --output chooses another: {others}" if others else ""
+            self.said = f"the output {name!r}{chosen} is explained{also}"
         if len([size for size in value.shape if size != 1]) < 2:
             return [value.reshaped([math.prod(value.shape)]).last(0).held]
         axes = (2, 3, 1) if len(value.axes) == 4 else range(1, len(value.axes))

@@ -280,9 +280,8 @@ class ConceptViews(LayerViews):
             )
         if not self._grids.patches_matter(layer.number):
             raise UsageError(
-                f"Of the tokens of the layer {layer.name!r} the answer depends on none that stands "
-                "for a patch, only on a class token or the like. Choose a layer before the last "
-                "attention.",
+                f"In the layer {layer.name!r} the answer depends on no token of a patch, only on "
+                "others, such as the class token. Choose a layer before the last attention.",
                 "layer",
             )
         return grid.cells >= 0

@@ -201,7 +201,9 @@ class TargetResolver:
                 rest = tidied(minus).lower() == "rest"
                 others = () if rest else (self.index(minus),)
                 if class_ in others or self._classes == 1:
-                    raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
+                    raise UsageError(
+                        f"{target!r} compares a class with itself or nothing.", "class"
+                    )
                 return Target((class_, *others), rest)
             except UsageError as error:
                 errors.append(error)

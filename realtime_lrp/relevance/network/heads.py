@@ -162,10 +162,10 @@ def _make_scores(
             _say(graph, "its values are logarithms, whose exponentials add up to 1")
             return
         warn_once(
-            f"{graph.name} ends in values that are no probabilities, as they can lie outside "
-            "0 to 1: a softmax is added to get its scores. If they are, say so: --scores "
-            "probabilities. If they are no classes that exclude each other, say what they are: "
-            "--output-activation sigmoid, or linear for values such as a regression's"
+            f"{graph.name} ends in values that can lie outside 0 to 1, so they are no "
+            "probabilities: a softmax makes its scores. If they are probabilities: --scores "
+            "probabilities. If classes do not exclude each other: --output-activation sigmoid. For "
+            "values of a regression: --output-activation linear"
         )
     kind = activation or ("softmax" if several else "sigmoid")
     graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))

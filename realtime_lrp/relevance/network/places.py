@@ -42,7 +42,7 @@ def choose_output(wanted: str | int | None, shapes: Shapes, model: str) -> int:
         if len(names) > 1:
             others = ", ".join(repr(name) for name in names[:6] if name != answer)
             warn_once(
-                f"{model}: explained is the output {answer!r}; there are {others} too, see --output"
+                f"{model}: the output {answer!r} is explained; --output chooses another: {others}"
             )
         return names.index(answer)
     if isinstance(wanted, str):

@@ -9,6 +9,8 @@ import av  # isort: skip
 import numpy as np
 import pytest
 
+from realtime_lrp.video.reader import VideoReader
+
 RED = (255, 0, 0)
 FOLDERS = (one / "shared" for one in Path(__file__).resolve().parents)
 SHARED = next((one for one in FOLDERS if (one / "models").is_dir()), None)
@@ -79,8 +81,7 @@ def damage(path, rng):
 
 def times_of(path):
     """The presentation time of each frame of a file, in seconds."""
-    with av.open(path) as container:
-        return [float(frame.pts * frame.time_base) for frame in container.decode(video=0)]
+    return [float(time) for time in frame_times(path)]
 
 
 def stream_of(path):
@@ -141,6 +142,12 @@ def _tone(stream, seconds, offset_s):
         yield from stream.encode(frame)
         at += 1024
     yield from stream.encode(None)
+
+
+def frames_of(path):
+    """The pictures of a recording as it is read here."""
+    with VideoReader(path) as reader:
+        return [frame.picture for frame in reader]
 
 
 def frame_times(path):

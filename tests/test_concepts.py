@@ -335,50 +335,24 @@ def in_rows(tokens):
     return layers.Reshape((-1, WIDTH))(tokens)
 
 
-def in_columns(tokens):
-    return in_rows(layers.Permute((2, 1, 3))(tokens))
+ORDER, HALF = np.arange(PATCHES).reshape(ROWS, COLUMNS), WIDTH // 2
+ARRANGED = {
+    "in rows": (in_rows, (0, 0), [*ORDER.ravel()]),
+    "behind a token": (in_rows, (1, 0), [-1, *ORDER.ravel()]),
+    "before a token": (in_rows, (0, 1), [*ORDER.ravel(), -1]),
+    "in columns": (lambda a: in_rows(layers.Permute((2, 1, 3))(a)), (2, 3),
+                   [-1, -1, *ORDER.T.ravel(), -1, -1, -1]),
+    "backwards": (lambda a: ops.flip(in_rows(a), 1), (1, 0), [-1, *ORDER.ravel()[::-1]]),
+    "one missing": (lambda a: in_rows(a)[:, 1:], (1, 0), None),
+    "one twice": (lambda a: ops.concatenate([in_rows(a), in_rows(a)[:, :1]], 1), (0, 0), None),
+    "halves of two": (lambda a: ops.concatenate(
+        [in_rows(a)[..., :HALF], ops.roll(in_rows(a), 1, 1)[..., HALF:]], -1), (0, 0), None),
+    "larger of two": (lambda a: ops.max(
+        ops.stack([in_rows(a), ops.roll(in_rows(a), 1, 1)], 2), 2), (1, 0), None),
+}  # fmt: skip
 
 
-def backwards(tokens):
-    return ops.flip(in_rows(tokens), 1)
-
-
-def one_missing(tokens):
-    return in_rows(tokens)[:, 1:]
-
-
-def one_twice(tokens):
-    tokens = in_rows(tokens)
-    return ops.concatenate([tokens, tokens[:, :1]], 1)
-
-
-def half_of_two(tokens):
-    tokens = in_rows(tokens)
-    half = WIDTH // 2
-    rolled = ops.roll(tokens, 1, 1)
-    return ops.concatenate([tokens[..., :half], rolled[..., half:]], -1)
-
-
-def largest_of_two(tokens):
-    """Each token has what is larger, its patch or the next one."""
-    tokens = in_rows(tokens)
-    return ops.max(ops.stack([tokens, ops.roll(tokens, 1, 1)], 2), 2)
-
-
-ORDER = np.arange(PATCHES).reshape(ROWS, COLUMNS)
-
-
-@pytest.mark.parametrize(
-    ("arrange", "extra", "cells"),
-    [
-        (in_rows, (0, 0), [*ORDER.ravel()]), (in_rows, (1, 0), [-1, *ORDER.ravel()]),
-        (in_rows, (0, 1), [*ORDER.ravel(), -1]),
-        (in_columns, (2, 3), [-1, -1, *ORDER.T.ravel(), -1, -1, -1]),
-        (backwards, (1, 0), [-1, *ORDER.ravel()[::-1]]), (one_missing, (1, 0), None),
-        (one_twice, (0, 0), None), (half_of_two, (0, 0), None), (largest_of_two, (1, 0), None),
-    ],
-    ids=lambda one: getattr(one, "__name__", None),
-)  # fmt: skip
+@pytest.mark.parametrize(("arrange", "extra", "cells"), ARRANGED.values(), ids=ARRANGED)
 def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extra, cells):
     """However tokens are arranged and joined; where it is not certain there is no grid."""
     x = keras.Input((4 * ROWS, 4 * COLUMNS, 3))

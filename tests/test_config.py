@@ -504,18 +504,15 @@ def assignment(random):
     return f"{key}={random.choice([value(random), legal, yaml(random)])}"
 
 
-def chosen_options(random):
-    names = random.sample(list(config.OPTIONS), random.randint(0, 4))
-    return {name: random.choice([value(random), random.randint(-9, 9**9)]) for name in names}
-
-
 INPUTS = {
     "bytes": lambda random: (random.randbytes(random.randint(0, 200)), (), {}),
     "text": lambda random: (yaml(random).encode("utf-8", "surrogatepass"), (), {}),
     "manual": lambda random: (mutated(random, MANUAL), (), {}),
     "set": lambda random: (b"", tuple(assignment(random) for _ in range(3)), {}),
-    "options": lambda random: (b"", (), chosen_options(random)),
-}
+    "options": lambda random: (b"", (), {
+        name: random.choice([value(random), random.randint(-9, 9**9)])
+        for name in random.sample(list(config.OPTIONS), random.randint(0, 4))}),
+}  # fmt: skip
 
 
 def tried(examples, make, holds):
@@ -543,40 +540,31 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
             found = config.load(file, *words, check=config.wrong_names)
         except (ConfigError, UsageError, MissingInputError, UnavailableError) as error:
             assert type(error) is not UsageError or words[1]
-            refused_clearly(file, str(error).splitlines())
+            lines = str(error).splitlines()
+            assert lines
+            for line in lines:  # begins with a place, says something, and is short
+                place, _, text = line.partition(": ")
+                assert place.startswith((str(file), "--")) and text, line
+                assert len(line) <= 410 and line.isprintable(), line
+                assert "Error" not in text and "Input should" not in text, line
             told[type(error).__name__] += 1
         else:
             told["accepted"] += 1
             if not any(words):
                 values = config.read_file(file).values
                 assert SCHEMA.is_valid(values), next(SCHEMA.iter_errors(values)).message
-            printed_and_read_back(found, file)
+            text = config.as_yaml(found)
+            file.write_text(text, encoding="utf-8")
+            assert len(text.splitlines()) == len(MANUAL) - 1
+            if "[*** hides a part" in text:  # a password is left out
+                with pytest.raises(ConfigError, match="write the whole address"):
+                    config.load(file)
+            else:
+                assert config.load(file).config == found.config
         assert time.process_time() - begun < 2
 
     tried(examples, INPUTS[kind], holds)
     print(f"\n{kind}: {sum(told.values())} tried: {dict(told)}")
-
-
-def refused_clearly(file, lines):
-    """Each line begins with a place, says something, and is short."""
-    assert lines
-    for line in lines:
-        place, _, text = line.partition(": ")
-        assert place.startswith((str(file), "--")) and text, line
-        assert len(line) <= 410 and line.isprintable(), line
-        assert "Error" not in text and "Input should" not in text, line
-
-
-def printed_and_read_back(found, file):
-    """The same configuration, or a refusal where a password is left out."""
-    text = config.as_yaml(found)
-    file.write_text(text, encoding="utf-8")
-    assert len(text.splitlines()) == len(MANUAL) - 1
-    if "[*** hides a part" in text:
-        with pytest.raises(ConfigError, match="write the whole address"):
-            config.load(file)
-    else:
-        assert config.load(file).config == found.config
 
 
 @pytest.mark.parametrize(

@@ -92,18 +92,6 @@ def x(rng):
     return rng.normal(size=(3, 16, 16, 3)).astype(np.float32)
 
 
-def computed_alone(folder, x, tmp_path):
-    """Runs the SavedModel in a process without the package: call -> output name -> array."""
-    np.savez(tmp_path / "given.npz", x=x)
-    words = [folder, tmp_path / "given.npz", tmp_path / "made.npz"]
-    subprocess.run([sys.executable, "-P", "-c", ALONE, *words], check=True)
-    made = np.load(tmp_path / "made.npz")
-    return {
-        call: {n.removesuffix(call): made[n] for n in made.files if n.endswith(call)}
-        for call in (" 1", " 3", " of classes")
-    }
-
-
 def near(got, expected):
     """Whether arrays agree to 1e-5 of the largest entry."""
     return np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
@@ -121,7 +109,14 @@ def same(got, explanation):
 def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path):
     """Scores and all maps, for batches of 1 and 3, of the explainer's target and other classes."""
     explainer, folder = saved
-    made = computed_alone(folder, x, tmp_path)
+    np.savez(tmp_path / "given.npz", x=x)
+    words = [folder, tmp_path / "given.npz", tmp_path / "made.npz"]
+    subprocess.run([sys.executable, "-P", "-c", ALONE, *words], check=True)
+    file = np.load(tmp_path / "made.npz")
+    made = {
+        call: {n.removesuffix(call): file[n] for n in file.files if n.endswith(call)}
+        for call in (" 1", " 3", " of classes")
+    }
     assert same(made[" 1"], explainer(x[:1]))
     assert same(made[" 3"], explainer(x))
     for place, target in enumerate((3, 0, 2)):

@@ -1,12 +1,8 @@
 """The web page of an exported explanation, in a real browser; without onnxruntime-web it skips."""
 
-import contextlib
-import functools
-import http.server
 import os
 import re
 import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -17,6 +13,7 @@ import pytest
 pytest.importorskip("playwright", reason="the extra test is not installed")
 
 from playwright.sync_api import sync_playwright
+from web import serving_files
 
 from realtime_lrp.commands.export import web_page
 from realtime_lrp.commands.export.run import run
@@ -105,27 +102,6 @@ def test_what_is_no_folder_of_ours_is_refused(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A server of static files that says nothing, and lets any page read them."""
-
-    def log_message(self, *words):
-        """Says nothing."""
-
-    def end_headers(self):
-        self.send_header("Access-Control-Allow-Origin", "*")
-        super().end_headers()
-
-
-@contextlib.contextmanager
-def served(folder):
-    """The address of a folder behind a server of static files, and the server."""
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/", server
-        server.shutdown()
-
-
 @pytest.mark.skipif(not (RUNTIME and CHROMIUM), reason="no onnxruntime-web, or no Chromium")
 def test_the_page_finds_the_heart_and_gives_the_explainers_map(tmp_path):
     """A played camera, a picture, another class by a tap; nothing leaves the origin; offline."""
@@ -139,7 +115,7 @@ def test_the_page_finds_the_heart_and_gives_the_explainers_map(tmp_path):
         "--disable-gpu", f"--use-file-for-fake-video-capture={tmp_path / 'camera.mjpeg'}",
     ]  # fmt: skip
     asked, faults = [], []
-    with served(tmp_path / "page") as (site, server), sync_playwright() as playwright:
+    with serving_files(tmp_path / "page") as (site, server), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=words, timeout=LONG_MS)
         context = browser.new_context(viewport={"width": 390, "height": 844})
         context.set_default_timeout(LONG_MS)
@@ -158,7 +134,7 @@ def test_the_page_finds_the_heart_and_gives_the_explainers_map(tmp_path):
         page.click("#classes button:nth-child(2)")
         until(page, "(replies.at(-1)?.target ?? null) !== null")
         assert agreement(page.evaluate(NEWEST), picture) > 0.999
-        with served(tmp_path) as (elsewhere, _):
+        with serving_files(tmp_path, Access_Control_Allow_Origin="*") as (elsewhere, _):
             sent = f"fetch('{elsewhere}heart.png').then(() => 'sent', () => 'refused')"
             assert page.evaluate(sent) == page.workers[0].evaluate(sent) == "refused"
             code = re.search(r"```js\n(.*?)```", DOCUMENT.read_text(), re.S)[1]

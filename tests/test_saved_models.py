@@ -279,14 +279,6 @@ def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch,
     assert not (tmp_path / SIDE_FILE).exists()
 
 
-def _damaged(folder, change):
-    path = folder / "saved_model.pb"
-    model = saved_model_pb2.SavedModel()
-    model.ParseFromString(path.read_bytes())
-    change(model.meta_graphs[0])
-    path.write_bytes(model.SerializeToString())
-
-
 def _calls_itself(graph):
     for function in graph.graph_def.library.function:
         for node in function.node_def:
@@ -321,7 +313,10 @@ DAMAGE = {
 def test_a_damaged_or_hostile_file_is_refused(tmp_path, case):
     change, expected = DAMAGE[case]
     folder = saved(tmp_path / "model", lambda m, x: m.vector(x * 2))
-    _damaged(tmp_path / "model", change)
+    path, model = tmp_path / "model" / "saved_model.pb", saved_model_pb2.SavedModel()
+    model.ParseFromString(path.read_bytes())
+    change(model.meta_graphs[0])
+    path.write_bytes(model.SerializeToString())
     with pytest.raises(DamagedInputError) as raised:
         load_network(folder)
     assert expected in str(raised.value)

@@ -1,7 +1,5 @@
 """Sources with an address: films, live streams, cameras that answer with one picture."""
 
-import functools
-import http.server
 import shutil
 import struct
 import subprocess
@@ -14,6 +12,7 @@ import media
 import numpy as np
 import pytest
 from faults.server import OK, Server
+from web import serving_files
 from worker import FakeParent, job_for, recode
 
 from realtime_lrp.commands.video.recoding import PictureBatch, Recoder
@@ -38,21 +37,8 @@ def ffmpeg(*words):
 @pytest.fixture
 def address(tmp_path):
     """The address of a server for the files of the test's folder, which says how long they are."""
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *words):
-            pass
-
-    handler = functools.partial(Handler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def pictures_of(path):
-    with VideoReader(path) as reader:
-        return [frame.picture for frame in reader]
+    with serving_files(tmp_path) as (at, _):
+        yield at.rstrip("/")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +57,7 @@ def test_a_film_with_an_address_is_played_as_from_a_file(name, address, tmp_path
     codec = "libvpx" if "webm" in name else "libx264"
     hls = ("-hls_playlist_type", "vod") if "m3u8" in name else ()
     ffmpeg(*clip, "-c:v", codec, "-g", 10, *live, *hls, tmp_path / name)
-    right = pictures_of(next(tmp_path.glob("*.ts")) if hls else tmp_path / name)
+    right = media.frames_of(next(tmp_path.glob("*.ts")) if hls else tmp_path / name)
     assert len(right) == 20
     with open_stream(f"{address}/{name}", threading.Event()) as source:
         assert isinstance(source, Playback) and not source.steady
@@ -99,7 +85,7 @@ def test_a_live_stream_waits_for_its_key_frame_while_data_comes(tmp_path):
         pictures = []
         while (picture := source.read()) is not None:
             pictures.append(picture)
-    right = pictures_of(tmp_path / "film.ts")[1000:]
+    right = media.frames_of(tmp_path / "film.ts")[1000:]
     assert len(pictures) == len(right) == 50
     assert np.abs(pictures[0].astype(int) - right[0]).mean() < 1
 
@@ -131,7 +117,7 @@ def test_a_stream_has_the_colours_and_the_shape_of_its_file(size, matrix, tmp_pa
         picture = source.read()
     columns, rows = map(int, size.split("x"))
     assert picture.shape == (rows, round(columns * 4 / 3), 3)
-    np.testing.assert_array_equal(picture, pictures_of(tmp_path / "film.ts")[0])
+    np.testing.assert_array_equal(picture, media.frames_of(tmp_path / "film.ts")[0])
     places = picture[rows // 2, [100, -100]].astype(int)
     assert np.abs(places - [[255, 0, 0], [0x40, 0xC0, 0x80]]).max() <= 4
 
@@ -239,11 +225,6 @@ def first_picture(path, filters, size):
         "-i", path, "-frames:v", 1, "-vf", f"{filters},format=rgb24", "-f", "rawvideo", "-"
     )
     return np.frombuffer(shown, np.uint8).reshape(size[1], size[0], 3).astype(int)
-
-
-def frames_of(path):
-    with VideoReader(path) as reader:
-        return [frame.picture.astype(int) for frame in reader], reader
 
 
 LATE = {
@@ -362,7 +343,7 @@ def test_every_display_matrix_is_carried_out(matrix, tmp_path):
     a, b, c, d = (n << 16 for n in matrix)
     film[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
     source.write_bytes(film)
-    pictures, _ = frames_of(source)
+    pictures = media.frames_of(source)
     size = (64, 96) if matrix[0] == 0 else (96, 64)
     assert np.abs(pictures[0] - first_picture(source, "null", size)).mean() < 3
 
@@ -373,7 +354,7 @@ def test_every_display_matrix_is_carried_out(matrix, tmp_path):
 def test_pictures_are_seen_with_square_pixels(aspect, tmp_path):
     """By the network too; the film keeps the pixels, and says how wide they are."""
     ffmpeg(*CLIP, "-frames:v", 2, "-vf", f"gblur=4,setsar={aspect}", "-crf", 8, tmp_path / "in.mp4")
-    pictures, _ = frames_of(tmp_path / "in.mp4")
+    pictures = media.frames_of(tmp_path / "in.mp4")
     right = first_picture(
         tmp_path / "in.mp4", "scale=round(iw*sar):ih:flags=bilinear", (round(96 * aspect), 64)
     )
@@ -420,7 +401,8 @@ def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tm
         "-c:v", "libx265", "-x265-params", params, source,
     )  # fmt: skip
     tonemap = ",tonemap=mobius:param=0.8:peak=4.926:desat=0" if number != 14 else ""
-    pictures, reader = frames_of(source)
+    with VideoReader(source) as reader:
+        pictures = [frame.picture for frame in reader]
     right = first_picture(source, TO_SDR.format(tonemap), (96, 64))
     places = np.s_[16:48:8, [8, 16, 48, 80]]
     assert np.abs(pictures[0][places] - right[places]).max() <= 3
@@ -460,7 +442,7 @@ def test_a_folder_gives_whatever_cameras_write(tmp_path):
     ffmpeg(*inputs, *maps, "-c:v", "copy", tmp_path / "j.mkv")
     found = inputs_of([str(tmp_path)], VIDEOS, "video")
     assert [path.name for path in found] == [*names, "j.mkv"]
-    assert [len(frames_of(path)[0]) for path in found] == [5] * 10
+    assert [len(media.frames_of(path)) for path in found] == [5] * 10
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

@@ -18,17 +18,12 @@ from realtime_lrp.video.writer import VideoWriter
 FFV1 = {"codec": "ffv1", "pixels": "bgr0"}
 
 
-def frames_of(path):
-    with VideoReader(path) as reader:
-        return [frame.picture for frame in reader]
-
-
 def test_a_lossless_file_gives_back_every_colour(tmp_path, rng):
     """FFV1 in bgr0: each pixel exactly, red stays red."""
     pictures = [rng.integers(0, 256, (48, 64, 3), np.uint8) for _ in range(3)]
     pictures.append(media.plain())
     path = media.write_video(tmp_path / "a.mkv", pictures, **FFV1)
-    np.testing.assert_array_equal(frames_of(path), pictures)
+    np.testing.assert_array_equal(media.frames_of(path), pictures)
 
 
 @pytest.mark.parametrize("name", ["out.mp4", "out.mov", "out.mkv"])
@@ -41,7 +36,7 @@ def test_what_is_written_is_read_back(tmp_path, name):
     with VideoWriter(path, path.suffix, fps, Fraction(1, 90000)) as writer:
         for time, colour in zip(pts, colours, strict=True):
             writer.write(media.plain(colour), time)
-    frames = frames_of(path)
+    frames = media.frames_of(path)
     assert len(frames) == 5
     for frame, colour in zip(frames, colours, strict=True):
         assert np.abs(frame.astype(int) - colour).max() <= 4

@@ -227,24 +227,6 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
     assert [p.suffix for p in sorted(tmp_path.iterdir())] == [".jsonl", ".mp4"]
 
 
-@pytest.mark.release
-@pytest.mark.gui
-def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
-    with viewer(display, tiny_model, tmp_path, "--lecture", "de", "-v") as process:
-        while "first map" not in process.stderr.readline():
-            assert process.poll() is None, process.communicate()
-        screen = Screen(display, process, tmp_path)
-        screen.press(*["Next"] * 5, pause_s=2)
-
-        def both_explained():
-            screen.press("s", pause_s=1)
-            return any("relevance_2" in np.load(file) for file in tmp_path.glob("*.npz"))
-
-        until(both_explained)
-        xdotool(display, "key", "q", "q")
-        assert process.wait(120) == 0
-
-
 SHOWING = """
 import select, sys, time
 import numpy as np

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -18,6 +18,7 @@ import media
 import psutil
 import pytest
 from media import recording
+from program import start
 from uncompiled import compiled
 
 import realtime_lrp.system.object_store as module
@@ -114,19 +115,6 @@ def contents(folder):
     return {os.fsencode(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-@contextmanager
-def process(*words, **environment):
-    """The command in a process of its own, which does not outlive the test."""
-    command = [sys.executable, "-m", "realtime_lrp", "video", *map(str, words)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    started = subprocess.Popen(command, env={**os.environ, **environment}, text=True, **pipes)
-    try:
-        yield started
-    finally:
-        started.kill()
-        started.communicate()
-
-
 def ray_below(pid, name):
     """The processes of Ray with a name below a process: "ray::make_film" is at work."""
     found = []
@@ -167,7 +155,7 @@ def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, 
     ends.append(run("video", *words[0], *network)[0])
     for tries_left in (2, 1, 0):
         try:
-            with process(*words[1], *network, "--workers", 1) as running:
+            with start("video", *words[1], *network, "--workers", 1) as running:
                 if where == "in a film":
                     wait_until(lambda: list((tmp_path / "shared").glob("*.part")), running)
                 killed = wait_until(lambda: ray_below(running.pid, "ray::make_film"), running)[0]
@@ -305,7 +293,7 @@ def test_a_stopped_job_goes_on(number, code, run, network, clips, tmp_path):
     (tmp_path / "out").mkdir(), (tmp_path / "alone").mkdir()
     words = clips / "long.mp4", clips / "short.mkv", "-o"
     run("video", *words, tmp_path / "alone", *network)
-    with process(*words, tmp_path / "out", *network, "--workers", 1) as running:
+    with start("video", *words, tmp_path / "out", *network, "--workers", 1) as running:
         wait_until(lambda: list((tmp_path / "out").glob("*.part")), running)
         at_work = ray_below(running.pid, "ray::make_film") + ray_below(running.pid, "raylet")
         running.send_signal(number)
@@ -322,7 +310,9 @@ def test_a_stopped_job_goes_on(number, code, run, network, clips, tmp_path):
 @pytest.mark.parametrize("started", ["gcs_server", "raylet"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_while_ray_starts_leaves_nothing(number, code, started, network, clips, tmp_path):
-    with process(clips / "long.mp4", "-o", tmp_path / "a.mp4", *network, "--workers", 1) as running:
+    with start(
+        "video", clips / "long.mp4", "-o", tmp_path / "a.mp4", *network, "--workers", 1
+    ) as running:
         of_ray = wait_until(lambda: ray_below(running.pid, started), running)
         running.send_signal(number)
         _, err = running.communicate()
@@ -333,7 +323,7 @@ def test_a_stop_while_ray_starts_leaves_nothing(number, code, started, network, 
 @pytest.mark.release
 def test_a_dead_raylet_ends_the_job(network, tmp_path):
     source = media.recording(tmp_path / "a.mp4", 3000)
-    with process(source, "-o", tmp_path / "b.mp4", *network, "--workers", 1) as running:
+    with start("video", source, "-o", tmp_path / "b.mp4", *network, "--workers", 1) as running:
         wait_until(lambda: list(tmp_path.glob("*.part")), running)
         (raylet,) = ray_below(running.pid, "raylet")
         raylet.kill()

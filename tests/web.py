@@ -1,5 +1,6 @@
 """A local web server whose answers a test chooses."""
 
+import functools
 import http.server
 import threading
 from contextlib import contextmanager
@@ -26,6 +27,26 @@ def serving(answer):
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def serving_files(folder, **head):
+    """The address of a server for the files of a folder, which sends more heads, and the server."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *words):
+            pass
+
+        def end_headers(self):
+            for name, value in head.items():
+                self.send_header(name.replace("_", "-"), value)
+            super().end_headers()
+
+    handler = functools.partial(Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", server
+        server.shutdown()
 
 
 def sends(body, length=None, status=200):

@@ -69,26 +69,12 @@ def _slow() -> Iterator[bytes]:
         time.sleep(0.2)
 
 
-def _silent() -> Iterator[bytes]:
-    while True:
-        yield b""
-        time.sleep(0.05)
-
-
-def _half() -> Iterator[bytes]:
-    yield OK + MIXED + b"\r\n" + part(JPEGS[0])[:300]
-
-
 def _claiming(side: int) -> Answer:
     def made(jpeg: bytes) -> bytes:
         at = jpeg.index(b"\xff\xc0")
         return part(jpeg[: at + 5] + struct.pack(">HH", side, side) + jpeg[at + 9 :])
 
     return lambda: _pictures(made)
-
-
-def _garbled(jpeg: bytes) -> bytes:
-    return part(jpeg[:200] + random.randbytes(200) + jpeg[400:])
 
 
 def _sizes() -> Iterator[bytes]:
@@ -131,10 +117,12 @@ HOSTILE: dict[str, Answer] = {
     "packed, it says": lambda: _pictures(part, OK + MIXED + ZIPPED),
     "a packed bomb": _endless(OK + MIXED + ZIPPED + b"\r\n", gzip.compress(bytes(10**7))),
     "a byte now and then": _slow,
-    "silence": _silent,
-    "half a picture": _half,
+    "silence": lambda: (time.sleep(0.05) or b"" for _ in itertools.count()),
+    "half a picture": lambda: iter([OK + MIXED + b"\r\n" + part(JPEGS[0])[:300]]),
     "noise": lambda: iter([OK + MIXED + b"\r\n" + random.Random(1).randbytes(100_000)]),
-    "garbled pictures": lambda: _pictures(_garbled),
+    "garbled pictures": lambda: _pictures(
+        lambda jpeg: part(jpeg[:200] + random.randbytes(200) + jpeg[400:])
+    ),
     "halves of pictures": lambda: _pictures(lambda jpeg: part(jpeg[: len(jpeg) // 2])),
     "pictures of 65500": _claiming(65500),
     "pictures of 16000": _claiming(16000),

@@ -50,7 +50,7 @@ _METHODS = {
     "grad_cam": "Which region speaks for the class; coarse, because it is the last feature map "
     "enlarged.",
     "smoothgrad": "The gradient with less noise, as the mean of noisy copies of the picture; slow, "
-    "and still not what the answer is made of.",
+    "and does not show what the answer is made of.",
     "excitation_backprop": "What excites the network, bright pixels more than dark ones; nearly "
     "the same map for every class.",
     "integrated_gradients": "How the answer grows on the way from an empty picture to this one; "
@@ -79,10 +79,10 @@ METHODS = Names(
 )  # fmt: skip
 
 _COMPOSITES = {
-    "zplus": "What in the picture excites the network at all; nearly the same map for every class, "
-    "so it says little about why this one.",
-    "epsilon": "What speaks for and against the class, exactly as the layers computed it; noisy, "
-    "so much of it is speckle.",
+    "zplus": "Everything in the picture that excites the network; nearly the same map for every "
+    "class, so it hardly says why this class.",
+    "epsilon": "What speaks for and against the class, exactly as the layers computed it; noisy: "
+    "much of it is speckle.",
     "epsilon_plus": "What speaks for the class, with little noise; hardly shows what speaks "
     "against it.",
     "epsilon_plus_flat": "What speaks for the class, with little noise; dark and bright pixels "

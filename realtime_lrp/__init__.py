@@ -93,12 +93,13 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
 @cache
 def _import_tensorflow() -> None:
-    """Imports TensorFlow; what it prints at its start goes to the log, as information.
+    """Imports TensorFlow, whose lines go to the log; it must serve Keras and execute eagerly.
 
     Devices are looked for, which prints too, but not started: they can still be configured.
     """
     import logging
 
+    from realtime_lrp.errors import UnavailableError
     from realtime_lrp.system.terminal import captured_stderr
 
     printed: list[str] = []
@@ -110,13 +111,6 @@ def _import_tensorflow() -> None:
         raise
     if printed:
         logging.getLogger(__name__).info("%s", "\n".join(printed))
-    _require_tensorflow()
-
-
-def _require_tensorflow() -> None:
-    """Refuses what a program may have switched before: another backend of Keras, no eager mode."""
-    from realtime_lrp.errors import UnavailableError
-
     backend = import_module("keras").backend.backend()
     if backend != "tensorflow":
         raise UnavailableError(

@@ -87,10 +87,7 @@ class ConfigError(Error, ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type if it has none.
-
-    Left out is what Keras writes around the errors of layers, and the values of variables.
-    """
+    """The first line of an exception's message, without what Keras adds to it; or its type."""
     lines = [re.sub(r"\x1b\[\d*m|, value=.*", "", line).strip() for line in str(error).splitlines()]
     around = "Exception encountered", "A total of "
     told = (line for line in lines if line and not line.startswith(around))
@@ -99,8 +96,7 @@ def first_line(error: BaseException) -> str:
 
 _ADDRESS = re.compile(r"\w[\w+.-]{1,20}:/{1,2}|\b\w://")
 _QUERY = re.compile(r"([?#])(?:[^'\"]*(?=['\"])|\S*)")
-_STORES = ("s3", "gs", "file")
-"""Schemes whose addresses have no query: ? and # are letters of a name there."""
+_STORES = ("s3", "gs", "file")  # in their addresses ? and # are letters of a name: no query
 _SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\s'\"]*")
 
 
@@ -139,10 +135,7 @@ def _without_query(scheme: str, address: str) -> str:
 
 
 def nearest(word: str, legal: Iterable[str]) -> str | None:
-    """The legal name most similar to `word`, or None if none is similar.
-
-    Names that contain it as a whole word come first: "cat" means "tiger_cat", not "bat".
-    """
+    """The legal name most like `word`, one that has it as a whole word first; None without any."""
     word = str(word).lower()
     by_lower = {name.lower(): name for name in legal}
     within = [name for name in by_lower if len(word) > 2 and word in re.split(r"[\W_]+", name)]
@@ -153,10 +146,7 @@ def nearest(word: str, legal: Iterable[str]) -> str | None:
 def unknown(
     kind: str, word: str, legal: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> UsageError:
-    """The error for a name that does not exist; its message gives the nearest legal one.
-
-    `kind` is such as "composite"; `aliases` are names of other software -> ours.
-    """
+    """The error for a name that does not exist, with ours for an alias, or the nearest one."""
     legal = list(legal)
     ours = (aliases or {}).get(word) or nearest(word, legal)
     word = word if len(word) <= 80 else f"{masked(word)[:77]}..."

@@ -16,9 +16,8 @@ from realtime_lrp.commands.evaluate import report as reports
 from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.evaluation import measuring, metrics, samples
-from realtime_lrp.evaluation.boxes import drawn_scenes
 from realtime_lrp.evaluation.measuring import layers_with_weights, randomised
-from realtime_lrp.evaluation.samples import BoxEntry
+from realtime_lrp.evaluation.samples import BoxEntry, drawn_scenes
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.detections import intersection_over_union
@@ -267,7 +266,7 @@ def test_curves_by_hand():
     np.testing.assert_allclose(found["insertion"][:, 0], 1 - np.array(at_once))
     np.testing.assert_allclose(found["deletion"][:, 1], 1 - np.array(at_once))
     assert found["deletion"][:, 2].tolist() == [1] * 8 + [0] * 3  # 125 are replaced, then 164
-    areas = measuring.areas(found)
+    areas = {name: measuring.AREA_WEIGHTS @ curve for name, curve in found.items()}
     assert areas["deletion"][2] == pytest.approx(144 / 256, abs=0.05)
     assert areas["insertion"][2] == pytest.approx(1 - 144 / 256, abs=0.05)
 

@@ -2,8 +2,7 @@
 
 The tags of the event file are numbered from the output (01) to the picture, the way relevance
 travels: "07 block5_pool/relevance". If the method hands down gradients, "relevance" stands for the
-gradient: the tags stay the same, so that runs of all methods can be compared. Tensors have a batch
-of one picture; records of layers go from the output to the input.
+gradient, so that runs of all methods compare. Tensors have a batch of one picture.
 """
 
 import logging
@@ -11,12 +10,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
@@ -27,7 +25,7 @@ from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.system.files import atomic_folder
-from realtime_lrp.system.terminal import rendered
+from realtime_lrp.system.terminal import in_columns
 from realtime_lrp.video.pictures import mirrored, read_picture
 from realtime_lrp.view import tiles
 
@@ -43,21 +41,20 @@ LEGEND = (
     f"! This layer lost (below 0: added) more than {MARKED_LOSS:.1%} of the relevance at the "
     "output. Causes: neurons without inputs to share it among, the epsilon of a rule."
 )
-TEXT_COLUMNS = 4  # the table's first columns; numbers follow
+HEADINGS = (
+    "no", "layer", "type", "rule", "input -> output", "largest\nactivation", "sum\narrived",
+    "handed\ndown", "taken by\nbiases", "lost",
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 
 
 def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str]:
-    """Explains a picture and writes what every layer held.
+    """Explains a picture and writes what every layer held, into a new folder in `logdir`.
 
-    The table marks layers that lose relevance. Loss is correct where a neuron has nothing to share
-    its relevance by: a class whose pooled map is 0 everywhere, a neuron without any positive
-    contribution under z+, an output of 0 under gamma. A little is lost where the stabiliser is not
-    small compared with z (`epsilon`). Alpha-beta gains relevance (a negative loss) where a neuron
-    has no negative contributions. What biases took is a column of its own.
-
-    The run becomes a folder in `logdir`, named after the picture and its settings, see `run_name`.
+    The table marks layers that lose relevance. That is correct where a neuron has nothing to share
+    it by: no positive contribution under z+, an output of 0 under gamma. The stabiliser of epsilon
+    takes a little; alpha-beta gains where a neuron has no negative contributions.
     """
     engine = Engine(config)
     target = logdir / run_name(engine.config, source)
@@ -78,11 +75,9 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         losses = Losses(engine)
         losses.add(seen, result)
         log.warning("%s", *losses.notes)
-    best = score_list(engine, result)
-    if note := map_note(result.maps[0]):
-        best += f" ({note})"
-    if engine.detects:
-        best += "; the layers show the surest box"
+    note = map_note(result.maps[0])
+    best = score_list(engine, result) + (f" ({note})" if note else "")
+    best += "; the layers show the surest box" if engine.detects else ""
     return [
         *layer_table(records, conserving),
         *max_pool_lines(records, conserving, config.lrp.pool == "average"),
@@ -100,13 +95,9 @@ def run_name(config: Config, source: Path) -> str:
         **lrp.model_dump(exclude_defaults=True, exclude={"method", "composite", "target"}),
         **config.input.model_dump(exclude_defaults=True),
     }
-    parts = [
-        source.stem,
-        Path(model.name).stem,
-        lrp.composite if lrp.method == "lrp" else lrp.method,
-        lrp.target,
-        *(f"{key}={value}" for key, value in changed.items()),
-    ]
+    method = lrp.composite if lrp.method == "lrp" else lrp.method
+    settings = (f"{key}={value}" for key, value in changed.items())
+    parts = [source.stem, Path(model.name).stem, method, lrp.target, *settings]
     return "-".join(re.sub(r"[^\w.+=-]+", "_", part) for part in parts)
 
 
@@ -114,18 +105,22 @@ def write_run(
     folder: Path, records: Sequence[LayerRecord], x: np.ndarray, relevance: np.ndarray,
     conserving: bool, provenance: str,
 ) -> None:  # fmt: skip
-    """Writes an event file into an empty folder and checks that it is complete.
-
-    `x` is the network's input, `relevance` its map; `conserving`: layers hand down relevance, not
-    gradients; `provenance`, JSON, is a text at the beginning of the file.
-    """
+    """Writes an event file into an empty folder; `conserving`: layers hand down relevance."""
     digits = max(2, len(str(len(records) + 1)))
     last_tag = f"{len(records) + 1:0{digits}} picture"
     try:
         writer = tf.summary.create_file_writer(str(folder))
         with closing(writer), writer.as_default(step=0):
             tf.summary.text(KEY, provenance)
-            _write_curves(f"{0:0{digits}} all layers", records, conserving)
+            # step 0 is the relevance at the output; step n is what layer n hands down, or does not
+            curve = f"{0:0{digits}} all layers"
+            tf.summary.scalar(f"{curve}/sum of relevance", total(records[0].arrived), step=0)
+            for number, record in enumerate(records, 1):
+                tf.summary.scalar(f"{curve}/sum of relevance", record.sums()[0], step=number)
+                if conserving:
+                    taken = record.taken_by_biases[0]
+                    tf.summary.scalar(f"{curve}/taken by biases", taken, step=number)
+                    tf.summary.scalar(f"{curve}/lost", record.lost[0], step=number)
             for number, record in enumerate(records, 1):
                 tag = f"{number:0{digits}} {record.name.replace('/', '.')}"
                 _write_tensors(tag, record.output, record.arrived)
@@ -152,17 +147,6 @@ def _check_complete(folder: Path, last_tag: str) -> None:
         raise OSError("the event file is cut off")
     with file.open("rb") as written:
         os.fsync(written.fileno())
-
-
-def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) -> None:
-    """Step 0 is the relevance at the output; step n is what layer n hands down, or does not."""
-    tf.summary.scalar(f"{tag}/sum of relevance", total(records[0].arrived), step=0)
-    for number, record in enumerate(records, 1):
-        tf.summary.scalar(f"{tag}/sum of relevance", total(*record.handed_down), step=number)
-        if conserving:
-            taken = total(record.taken_by_biases)
-            tf.summary.scalar(f"{tag}/taken by biases", taken, step=number)
-            tf.summary.scalar(f"{tag}/lost", lost(record), step=number)
 
 
 def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> None:
@@ -216,82 +200,56 @@ def _channel_list(channels: np.ndarray) -> str:
 def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     """One row for each layer; cells are folded where the terminal is too narrow."""
     limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum())
-
-    def loss(record: LayerRecord) -> str:
-        return f"{'! ' * (abs(lost(record)) > limit)}{lost(record):.2g}" if conserving else "-"
-
-    def taken(record: LayerRecord) -> str:
-        return f"{total(record.taken_by_biases):.4g}" if conserving else "-"
-
-    columns: dict[str, Callable[[LayerRecord], str]] = {
-        "layer": lambda one: one.name,
-        "type": lambda one: one.kind,
-        "rule": lambda one: one.rule,
-        "input -> output": lambda one: (
-            f"{' + '.join(map(shape_text, one.inputs))} -> {shape_text(one.output)}"
-        ),
-        "largest\nactivation": lambda one: f"{one.output.max():.4g}",
-        "sum\narrived": lambda one: f"{total(one.arrived):.4g}",
-        "handed\ndown": lambda one: f"{total(*one.handed_down):.4g}",
-        "taken by\nbiases": taken,
-        "lost": loss,
-    }
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("no", justify="right", no_wrap=True)
-    for number, heading in enumerate(columns):
-        if number < TEXT_COLUMNS:
-            table.add_column(heading, overflow="fold")
-        else:
-            table.add_column(heading, justify="right", no_wrap=True)
-    for number, record in enumerate(records, 1):
-        table.add_row(str(number), *(text(record) for text in columns.values()))
+    rows = []
+    for number, one in enumerate(records, 1):
+        mark = "! " if abs(one.lost[0]) > limit else ""
+        rows.append(
+            [
+                f"{number:2}",
+                one.name,
+                one.kind,
+                one.rule,
+                f"{' + '.join(map(shape_text, one.inputs))} -> {shape_text(one.output)}",
+                f"{one.output.max():.4g}",
+                f"{total(one.arrived):.4g}",
+                f"{one.sums()[0]:.4g}",
+                f"{one.taken_by_biases[0]:.4g}" if conserving else "-",
+                f"{mark}{one.lost[0]:.2g}" if conserving else "-",
+            ]
+        )
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    marked = any("!" in loss(record) for record in records)
-    return [*rendered(table, max(width, 100)), *([LEGEND] if marked else []), ""]
+    lines = in_columns(HEADINGS, rows, left=5, width=max(width, 100))
+    return [*lines, *([LEGEND] if conserving and any("!" in row[-1] for row in rows) else []), ""]
 
 
 def max_pool_lines(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
-    """Explains why a max pool has two tensors, with the numbers of this network's pools.
-
-    `shares`: a pool shares relevance over its window.
-    """
-    pools = [record for record in records if record.kind in MAX_POOLS]
-    if not pools:
-        return []
+    """Explains why a max pool has two tensors; `shares`: it shares relevance over its window."""
     quantity = "relevance" if conserving else "gradient"
     action = "is shared out over its window"
     if not (conserving and shares):
         action = "goes to the first maximum of its window (MaxPoolGrad: orig_input, orig_output)"
-    return [
+    lines = [
         "A max pool has two tensors: the one it reads and the one it writes. What arrives is the "
-        f"{quantity} of the written one. Each entry {action} in the read one, so both are needed.",
-        *map(_max_pool_line, pools),
-        "",
+        f"{quantity} of the written one. Each entry {action} in the read one, so both are needed."
     ]
+    for record in records:
+        if record.kind in MAX_POOLS:
+            (read,) = record.inputs
+            lines.append(
+                f"{record.name} reads {shape_text(read)} and writes {shape_text(record.output)}: "
+                f"what arrived at {np.count_nonzero(record.arrived)} of the {record.output.size} "
+                f"entries written went to {np.count_nonzero(record.handed_down[0])} of the "
+                f"{read.size} entries read; "
+                f"sum written {total(record.arrived):.6g}, read {record.sums()[0]:.6g}."
+            )
+    return [*lines, ""] if len(lines) > 1 else []
 
 
-def total(*tensors: np.ndarray) -> float:
+def total(tensor: np.ndarray) -> float:
     """The sum of all entries, added in float64."""
-    return float(sum(tensor.sum(dtype=np.float64) for tensor in tensors))
-
-
-def lost(record: LayerRecord) -> float:
-    """The relevance that arrived at a layer, less its output and its biases' share."""
-    return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
+    return float(tensor.sum(dtype=np.float64))
 
 
 def shape_text(tensor: np.ndarray) -> str:
     """The shape of one picture's tensor, such as "7x7x512"."""
     return "x".join(map(str, tensor.shape[1:]))
-
-
-def _max_pool_line(record: LayerRecord) -> str:
-    (read,) = record.inputs
-    (handed_down,) = record.handed_down
-    arrived_at = np.count_nonzero(record.arrived)
-    return (
-        f"{record.name} reads {shape_text(read)} and writes {shape_text(record.output)}: "
-        f"what arrived at {arrived_at} of the {record.output.size} entries written went to "
-        f"{np.count_nonzero(handed_down)} of the {read.size} entries read; "
-        f"sum written {total(record.arrived):.6g}, read {total(handed_down):.6g}."
-    )

@@ -1,6 +1,6 @@
 """Measures the maps of every composite and method over the same pictures and classes.
 
-Two questions: do the maps point at the object, and do they depend on what the network has learnt?
+Do the maps point at the object, and do they depend on what the network has learnt?
 Shapes: pictures uint8 [N, h, w, 3] RGB as the network sees them, maps float32 [N, h, w], masks
 bool [N, h, w].
 """
@@ -19,16 +19,8 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.measured import each
 from realtime_lrp.engine.tensorflow import keras
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
-from realtime_lrp.evaluation.metrics import (
-    CHANCE,
-    CONFIGURED,
-    METRICS,
-    MeasuredRow,
-    Measurement,
-    Values,
-    explainer_settings,
-)
-from realtime_lrp.evaluation.samples import Samples
+from realtime_lrp.evaluation import metrics
+from realtime_lrp.evaluation.samples import BATCH, MOST_IN_SCENE, BoxSamples, Samples, batches
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.account import has_flooded
@@ -37,7 +29,6 @@ from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.libraries import cv2
 
-BATCH = 16  # samples that are measured together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
 LEAST_PROBABILITY = 1e-20  # float32 cannot hold the relevance of a less probable class
 GRID = 16  # patches per row and per column
@@ -51,17 +42,13 @@ BLUR_SHARE = 1 / 16  # deviation of the blur of a patch, as a share of the pictu
 MOST_HALVINGS = 64  # most halvings of a randomised output layer's weights
 SEED_OFFSET = 90210  # keeps new weights apart from those that training began with (seeds 1 to 3)
 
-OF_MAPS = [(key, metric.of_maps) for key, metric in METRICS.items() if metric.of_maps]
+OF_MAPS = [(key, metric.of_maps) for key, metric in metrics.METRICS.items() if metric.of_maps]
 
 log = logging.getLogger(__name__)
 
 
 class Evaluation:
-    """Measures one network on one set of samples, row by row; subclasses say what is explained.
-
-    `scores` turns pictures into float32 [N, ...]; `classes`, int [N], is the class of each sample,
-    and `labels` its name.
-    """
+    """Measures a network on samples; `scores` gives float32 [N, ...], `classes` are int [N]."""
 
     def __init__(
         self, engine: Engine, samples: Samples, seed: int,
@@ -76,22 +63,17 @@ class Evaluation:
         self._on_part: Callable[[], None] = lambda: None  # called after each part of a row
         self._randomised: Mapping[str, keras.Model] = {}
 
-    def measure(self, name: str) -> MeasuredRow:
+    def measure(self, name: str) -> metrics.MeasuredRow:
         explainer = self._explainer(name)
-        rng = self._rng(name)
-
-        def figures(samples: np.ndarray) -> Values:
-            return self._figures(self._maps(explainer, name, samples), samples, rng)
-
-        return self._row(name, figures)
+        return self._row(name, lambda samples: (self._maps(explainer, name, samples), {}))
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
         """The measured part of the samples' maps, float32 [n, h, w]."""
         raise NotImplementedError
 
-    def run(self, names: Sequence[str]) -> Measurement:
+    def run(self, names: Sequence[str]) -> metrics.Measurement:
         """Measures rows, then chance; rows that cannot be measured are left out and named."""
-        rows: list[MeasuredRow] = []
+        rows: list[metrics.MeasuredRow] = []
         parts = -(-len(self.classes) // BATCH) + len(self._randomised)
         with Progress(1, unit="steps", logged=True) as progress:
             progress.begin("evaluating", (len(names) + 1) * parts)
@@ -108,49 +90,44 @@ class Evaluation:
                     log.warning("%s is left out: %s", name, error)
             if not rows:
                 raise DamagedInputError("No row could be measured. The lines above say why.")
-            begin(len(names), CHANCE)
+            begin(len(names), metrics.CHANCE)
             rows.append(self.chance())
         samples = self._samples
         network = self._engine.network.name
         described = samples.object, samples.names, self._labels
-        return Measurement(network, self._seed, *described, REPLACED, rows, samples.counted)
+        return metrics.Measurement(network, self._seed, *described, REPLACED, rows, samples.counted)
 
-    def chance(self) -> MeasuredRow:
+    def chance(self) -> metrics.MeasuredRow:
         """The scores of noise: the object's share of the area, and a random patch order."""
-        rng = self._rng(CHANCE)
-
-        def figures(samples: np.ndarray) -> Values:
-            return self._figures(np.zeros(self._samples.masks[samples].shape), samples, rng)
-
-        return self._row(CHANCE, figures)
+        return self._row(
+            metrics.CHANCE, lambda some: (np.zeros(self._samples.masks[some].shape), {})
+        )
 
     def maps_of(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
         return self._maps(self._explainer(name), name, np.asarray(samples))
 
-    def _figures(self, maps: np.ndarray, samples: np.ndarray, rng: np.random.Generator) -> Values:
-        """Values of the samples' maps: their places and their curves."""
-        ranks = measures.patch_ranks(maps, GRID, rng)
-        masks = self._samples.masks[samples]
-        located = {key: measure(maps, masks) for key, measure in OF_MAPS}
-        return located | self._curves.measure(ranks, samples)
-
-    def _row(self, name: str, figures: Callable[[np.ndarray], Values]) -> MeasuredRow:
-        """The values of all samples, the areas of the curves among them, and the curves."""
-        parts: list[Values] = []
+    def _row(
+        self, name: str, measured: Callable[[np.ndarray], tuple[np.ndarray, metrics.Values]]
+    ) -> metrics.MeasuredRow:
+        """The values of all samples, whose maps and more `measured` gives; and curves."""
+        # the order of equal patches does not depend on which rows were measured before
+        rng = np.random.default_rng([self._seed, zlib.crc32(name.encode())])
+        parts: list[metrics.Values] = []
         for samples in batches(np.arange(len(self.classes))):
-            parts.append(figures(samples))
+            maps, more = measured(samples)
+            curves = self._curves.measure(measures.patch_ranks(maps, GRID, rng), samples)
+            masks = self._samples.masks[samples]
+            located = {key: measure(maps, masks) for key, measure in OF_MAPS}
+            parts.append({**located, **curves, **more})
             self._on_part()
         found = {key: np.concatenate([part[key] for part in parts], axis=-1) for key in parts[0]}
         curves = {key: found[key] for key in CURVES}
-        return MeasuredRow(name, found | areas(curves), curves)
-
-    def _rng(self, name: str) -> np.random.Generator:
-        """The random numbers of a row; they do not depend on which rows were measured before."""
-        return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
+        areas = {key: AREA_WEIGHTS @ curve for key, curve in curves.items()}
+        return metrics.MeasuredRow(name, found | areas, curves)
 
     def _explainer(self, name: str, model: keras.Model | None = None) -> Explainer:
-        return self._engine.variant(model, target="top1", **explainer_settings(name))
+        return self._engine.variant(model, target="top1", **metrics.explainer_settings(name))
 
     def _in_parts(
         self, function: Callable[[np.ndarray], Any], samples: np.ndarray, explainer: Explainer
@@ -162,10 +139,7 @@ class Evaluation:
 
 
 class AnswerEvaluation(Evaluation):
-    """Measures the maps of a network's answers, or of the classes that samples name.
-
-    `forgetting`: compare with the maps of randomised copies of the network.
-    """
+    """Measures maps of answers, or of named classes; `forgetting`: of randomised networks too."""
 
     def __init__(self, engine: Engine, samples: Samples, seed: int, forgetting: bool = True):
         scores = np.concatenate([engine.scores(batch) for batch in batches(samples.pictures)])
@@ -178,9 +152,8 @@ class AnswerEvaluation(Evaluation):
         if forgetting:
             self._randomised = randomised(engine.model, seed, self._knows_classes)
 
-    def measure(self, name: str) -> MeasuredRow:
+    def measure(self, name: str) -> metrics.MeasuredRow:
         explainer = self._explainer(name)
-        rng = self._rng(name)
         compared: list[np.ndarray] = []
 
         def pairs(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -195,16 +168,15 @@ class AnswerEvaluation(Evaluation):
             maps, others = (measures.supporting_relevance(one.relevance, name) for one in both)
             return maps, others, floods
 
-        def figures(samples: np.ndarray) -> Values:
+        def measured(samples: np.ndarray) -> tuple[np.ndarray, metrics.Values]:
             found = self._in_parts(pairs, samples, explainer)
             maps, others, floods = map(np.concatenate, zip(*found, strict=True))
             compared.append(maps[: max(0, COMPARED - samples[0])])
             other = measures.spearman(maps, others)
             other[~self._other_has_relevance[samples]] = np.nan
-            located = self._figures(maps, samples, rng)
-            return {**located, "other_class": other, "flooded": floods}
+            return maps, {"other_class": other, "flooded": floods}
 
-        row = self._row(name, figures)
+        row = self._row(name, measured)
         values = dict(row.values)
         flooded = int(values.pop("flooded").sum())
         for key, model in self._randomised.items():
@@ -212,7 +184,7 @@ class AnswerEvaluation(Evaluation):
             others = self._maps(self._explainer(name, model), name, self._compared)
             values[key] = measures.spearman(np.concatenate(compared), others)
             self._on_part()
-        of_rules = name in COMPOSITES or name == CONFIGURED
+        of_rules = name in COMPOSITES or name == metrics.CONFIGURED
         return replace(row, values=values, flooded=flooded if of_rules else 0)
 
     def _knows_classes(self, model: keras.Model) -> bool:
@@ -232,14 +204,32 @@ class AnswerEvaluation(Evaluation):
         return np.concatenate([maps for part in parts for maps in part])
 
 
+class BoxEvaluation(Evaluation):
+    """Measures maps of a detector's boxes; curves follow the class's score at the box's place."""
+
+    def __init__(self, engine: Engine, samples: BoxSamples, seed: int):
+        def scores(pictures: np.ndarray) -> np.ndarray:
+            answer = engine.model.predict_on_batch(engine.network.prepare(pictures))
+            return np.reshape(answer["scores"], (len(pictures), -1))
+
+        self._boxes = samples.boxes
+        classes = np.array([box.score for box in samples.boxes])
+        labels = samples.labels
+        super().__init__(engine, samples, seed, scores, classes, [*map(str, labels)])
+
+    def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
+        boxes = [self._boxes[sample] for sample in samples]
+        scenes = [box.scene for box in boxes]
+        _, first, scene = np.unique(scenes, return_index=True, return_inverse=True)
+        x = self._engine.network.prepare(self._samples.pictures[samples[first]])
+        maps = explainer.detections(x, MOST_IN_SCENE).maps[scene, [box.number for box in boxes]]
+        return measures.supporting_relevance(maps, name)
+
+
 def choose_classes(
     samples: Samples, scores: np.ndarray, names: list[str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The explained classes, int [N] twice: each sample's own, and its most probable other class.
-
-    A sample without a label is explained for the network's answer. `scores` are float32
-    [N, classes].
-    """
+    """The explained class of each sample, its own or the best, and the most probable other one."""
     if scores.shape[1] < 2:
         raise UsageError("The network has one output. Expected at least two classes to compare.")
     class_index = TargetResolver(scores.shape[1], names).index
@@ -251,20 +241,13 @@ def choose_classes(
     return classes, np.where(order[:, 0] == classes, order[:, 1], order[:, 0])
 
 
-def batches(array: np.ndarray) -> list[np.ndarray]:
-    """Splits an array into the batches that are measured together."""
-    return np.split(array, range(BATCH, len(array), BATCH))
-
-
 CURVES = ("deletion", "insertion")
 
 
 class CurveMeter:
     """Deletion and insertion: how the probability of a class changes as patches are replaced.
 
-    Measures curves of the same pictures, uint8 [N, h, w, 3], for any order of patches. `scores`
-    takes up to `BATCH` pictures, as `measure` does; `classes`, int [N], are those whose probability
-    counts. The ends of a curve are the same for every order, and computed once.
+    Pictures are uint8 [N, h, w, 3]; `scores` and `measure` take up to `BATCH` of them.
     """
 
     def __init__(
@@ -284,11 +267,7 @@ class CurveMeter:
         )  # fmt: skip
 
     def measure(self, ranks: np.ndarray, samples: np.ndarray) -> dict[str, np.ndarray]:
-        """The `CURVES` of the pictures with these numbers.
-
-        They are float64 [points, n], the probability of each picture's class at each entry of
-        `REPLACED`. `ranks` are int [n, h, w], see `measures.patch_ranks`.
-        """
+        """The `CURVES` of some pictures, float64 [points, n], for `patch_ranks`, int [n, h, w]."""
         taken = ranks < REPLACED[:, None, None, None]
         return {"deletion": self._curve(taken, samples), "insertion": self._curve(~taken, samples)}
 
@@ -300,14 +279,8 @@ class CurveMeter:
         return np.stack([first, *between, last], dtype=np.float64)
 
     def _probabilities(self, blurred: np.ndarray | np.bool, samples: np.ndarray) -> np.ndarray:
-        """The probabilities of some samples that are blurred in places."""
         pictures = np.where(blurred, self._blurred[samples], self._pictures[samples])
         return self._scores(pictures)[np.arange(len(samples)), self._classes[samples]]
-
-
-def areas(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The area under each curve of each picture, as a share of the whole plot."""
-    return {name: AREA_WEIGHTS @ curve for name, curve in curves.items()}
 
 
 def randomised(

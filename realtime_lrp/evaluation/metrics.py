@@ -98,8 +98,7 @@ class MeasuredRow:
 
     name: str
     values: Values
-    # "deletion" and "insertion" -> float64 [points, N], the probability of each sample's class
-    curves: Mapping[str, np.ndarray]
+    curves: Mapping[str, np.ndarray]  # "deletion", "insertion" -> probabilities [points, N]
     flooded: int = 0  # how many maps explain nothing, because relevance grew too much
 
 
@@ -122,10 +121,7 @@ class Measurement:
 
 
 def photo_of(sample: str) -> str:
-    """The photo of a sample: its name up to a colon and a blank, without the ending of a picture.
-
-    "owl.jpg", "owl.jpg: great grey owl" and "owl: mirrored.jpg" are all of the photo "owl".
-    """
+    """The photo of a sample: "owl" of "owl.jpg", "owl.jpg: tawny owl", "owl: mirrored.jpg"."""
     photo = Path(sample.split(": ")[0])
     return photo.stem if photo.suffix.lower() in PICTURES else photo.name
 
@@ -133,13 +129,10 @@ def photo_of(sample: str) -> str:
 def rows_to_measure(config: Config, only: str | None) -> list[str]:
     """The rows: every composite, then every other method; `only` some, with commas."""
     methods = [name for name in names.METHODS.known() if name != "lrp"]
-    known = [*names.COMPOSITES.known(), *methods]
-    if config.lrp.layers:
-        known.append(CONFIGURED)
+    known = [*names.COMPOSITES.known(), *methods, *[CONFIGURED] * bool(config.lrp.layers)]
     if only is None:
         return known
-    stripped = [name.strip() for name in only.split(",")]
-    chosen = list(dict.fromkeys(filter(None, stripped)))
+    chosen = [*dict.fromkeys(filter(None, map(str.strip, only.split(","))))]
     if not chosen:
         raise UsageError(f"--only names no row. Known: {', '.join(known)}.")
     for name in [name for name in chosen if name not in known]:
@@ -175,12 +168,10 @@ def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> np.nda
     """The ends of the interval of the mean of each column of values: float [columns, 2].
 
     Pictures are drawn anew, with replacement, `RESAMPLES` times; the middle 95 % of the means that
-    this gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Pictures that
-    were made of one photo resemble each other, so they are drawn together.
+    this gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Pictures of one
+    photo resemble each other, so they are drawn together; `photos` names the photo of each.
 
-    The values are float [N, columns]; NaN is left out, a column of nothing else has NaN, and all
-    have with fewer than `LEAST_PHOTOS` photos. `photos` names the photo of each of at least N
-    pictures; None where each has its own.
+    The values are float [N, columns]; NaN is left out. All is NaN with fewer than `LEAST_PHOTOS`.
     """
     names = photos[: len(values)] if photos else range(len(values))
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}

@@ -1,24 +1,34 @@
-"""The pictures that `evaluate` measures on: drawn ones with exact masks, or photos with boxes."""
+"""The pictures that `evaluate` measures on: drawn symbols, scenes of them, photos with boxes."""
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
-from realtime_lrp.models.drawings import MARGIN, drawings, with_margin
+from realtime_lrp.models.drawings import CLASSES, MARGIN, Drawings, drawings, with_margin
 from realtime_lrp.relevance.maps import measures
+from realtime_lrp.relevance.maps.detections import intersection_over_union
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.system.files import read_limited
 from realtime_lrp.video.files import PICTURES, listed
+from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import read_picture
+from realtime_lrp.video.region import resize
 
 MAX_BOXES_BYTES = 2**26
+BATCH = 16  # samples that are measured together, each for two classes
+
+MOST_IN_SCENE = 6  # drawings in a scene
+SMALLEST = 0.8  # side of a drawing, as a share of the room that it has
+SCENE_BLUR = 1 / 12  # deviation of the blur behind the drawings, as a share of the scene's height
+RIGHT = 0.5  # least intersection over union at which a box counts as the drawing's
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +62,11 @@ class BoxEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 _Sample = tuple[np.ndarray, np.ndarray, Label, str]  # a picture, a mask, a label and a name
 BoxesByFile = dict[str, list[BoxEntry]]  # file name -> the objects on that photo
+
+
+def batches(array: np.ndarray) -> list[np.ndarray]:
+    """Splits an array into the batches that are measured together."""
+    return np.split(array, range(BATCH, len(array), BATCH))
 
 
 def drawn_samples(count: int, seed: int) -> Samples:
@@ -100,11 +115,7 @@ def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> 
 def photo_samples(
     folder: Path, boxes: BoxesByFile | None, engine: Engine, count: int | None, seed: int
 ) -> Samples:
-    """Reads photos as the network sees them; counts and names what cannot be used.
-
-    Without `boxes` the whole photo is the object. `count` photos are chosen at random among those
-    that can be used; None for all.
-    """
+    """Reads `count` random photos, or all; without `boxes` the whole photo is the object."""
     left_out: dict[str, list[str]] = defaultdict(list)
     files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES)
     names = files if boxes is None else [*boxes]
@@ -113,7 +124,7 @@ def photo_samples(
     if count:
         order = np.random.default_rng(seed).permutation(order)
     used: dict[int, list[_Sample]] = {}
-    for number in map(int, order):
+    for number in order.tolist():
         entries = None if boxes is None else boxes[names[number]]
         if found := _samples_of_photo(folder / names[number], entries, engine, left_out):
             used[number] = found
@@ -149,7 +160,12 @@ def _samples_of_photo(
         return [(region.extract(picture), np.ones(region.size, bool), None, path.name)]
     boxes_by_label = defaultdict(list)
     for entry in entries:
-        _check_inside(path.name, entry.box, picture.shape)
+        rows, columns = picture.shape[:2]
+        if min(entry.box) < 0 or entry.box[2] > columns or entry.box[3] > rows:
+            raise DamagedInputError(
+                f"{path.name}: box {list(entry.box)} reaches beyond the photo. Expected "
+                f"[x0, y0, x1, y1] in its pixels, {columns} wide and {rows} high."
+            )
         boxes_by_label[entry.label].append(entry.box)
     samples: list[_Sample] = []
     for label, boxes in boxes_by_label.items():
@@ -162,10 +178,98 @@ def _samples_of_photo(
     return samples
 
 
-def _check_inside(name: str, box: Corners, shape: tuple[int, ...]) -> None:
-    rows, columns = shape[:2]
-    if min(box) < 0 or box[2] > columns or box[3] > rows:
-        raise DamagedInputError(
-            f"{name}: box {list(box)} reaches beyond the photo. Expected [x0, y0, x1, y1] in its "
-            f"pixels, {columns} wide and {rows} high."
-        )
+@dataclass(frozen=True)
+class TestScene:
+    """A picture, uint8 [h, w, 3] RGB, the box around the ink of each drawing, and its class."""
+
+    picture: np.ndarray
+    boxes: np.ndarray  # float32 [n, 4]: y0, x0, y1, x1 in pixels
+    labels: np.ndarray
+
+
+def drawn_scenes(count: int, seed: int, size: tuple[int, int]) -> list[TestScene]:
+    """Deals drawn pictures out to scenes of one to `MOST_IN_SCENE`."""
+    rng = np.random.default_rng(seed)
+    drawn = drawings(count, seed)
+    ends = np.cumsum(rng.integers(1, MOST_IN_SCENE + 1, count))
+    ends = ends[: 1 + np.searchsorted(ends, count)]
+    parts = (np.split(one, ends[:-1]) for one in (drawn.pixels, drawn.masks, drawn.labels))
+    return [_scene(Drawings(*part), size, rng) for part in zip(*parts, strict=True)]
+
+
+def _scene(drawn: Drawings, size: tuple[int, int], rng: np.random.Generator) -> TestScene:
+    """Lays drawings before a blurred one; each has a cell of a grid for itself."""
+    count = len(drawn.labels)
+    down = 1 if count <= 2 else 2
+    across = -(-count // down)
+    cell = np.array([size[0] // down, size[1] // across])
+    deviation = size[0] * SCENE_BLUR
+    picture = cv2.GaussianBlur(resize(drawn.pixels[0], size), (0, 0), deviation)
+    boxes = []
+    for place, pixels, mask in zip(
+        rng.permutation(down * across), drawn.pixels, drawn.masks, strict=False
+    ):
+        side = round(min(*cell, *mask.shape) * rng.uniform(SMALLEST, 1))
+        free = rng.random(2) * (cell - side)
+        y, x = (np.array(divmod(place, across)) * cell + free).astype(int)
+        picture[y : y + side, x : x + side] = resize(pixels, (side, side))
+        ink = resize(mask.astype(np.float32), (side, side)) > 0
+        rows, columns = np.nonzero(ink.any(1))[0], np.nonzero(ink.any(0))[0]
+        boxes.append((y + rows[0], x + columns[0], y + rows[-1] + 1, x + columns[-1] + 1))
+    return TestScene(picture, np.array(boxes, np.float32), drawn.labels)
+
+
+class Box(NamedTuple):
+    """A detector's box on a drawing."""
+
+    scene: int
+    number: int  # in the scene, the surest one first
+    score: int  # which of the scores of all places and classes is its own
+    drawing: int
+
+
+@dataclass(frozen=True)
+class BoxSamples(Samples):
+    """Scenes, one for each box; the object is the inside of the drawing's box."""
+
+    boxes: list[Box]
+    counted: ClassVar = ("boxes", "scenes")
+
+
+def box_samples(engine: Engine, count: int, seed: int) -> BoxSamples:
+    """The boxes that a detector finds in scenes of `count` drawings."""
+    rows, columns, _ = engine.explainer.input_shape
+    scenes = drawn_scenes(count, seed, (rows, columns))
+    parts = batches(np.arange(len(scenes)))
+    boxes = [box for part in parts for box in _found(engine, scenes, part)]
+    if not boxes:
+        raise DamagedInputError("The network finds none of the drawings.")
+    log.info("%d of %d drawings are found", len(boxes), count)
+    masks = np.zeros((len(boxes), rows, columns), bool)
+    for mask, box in zip(masks, boxes, strict=True):
+        y0, x0, y1, x1 = scenes[box.scene].boxes[box.drawing].astype(int)
+        mask[y0:y1, x0:x1] = True
+    return BoxSamples(
+        np.stack([scenes[box.scene].picture for box in boxes]), masks,
+        [CLASSES[scenes[box.scene].labels[box.drawing]] for box in boxes],
+        [f"scene {box.scene + 1}: box {box.number + 1}" for box in boxes],
+        "the inside of the drawing's box", boxes,
+    )  # fmt: skip
+
+
+def _found(engine: Engine, scenes: Sequence[TestScene], some: np.ndarray) -> Iterator[Box]:
+    """The boxes on drawings of their class in some scenes, the surest one of each drawing."""
+    pictures = np.stack([scenes[number].picture for number in some])
+    seen = engine.explainer.detections(engine.network.prepare(pictures), MOST_IN_SCENE)
+    for picture, number in enumerate(seen.count):
+        scene = scenes[some[picture]]
+        taken = set[int]()
+        for box in range(number):
+            label = int(seen.labels[picture, box])
+            shared = intersection_over_union(seen.boxes[picture, box], scene.boxes).numpy()
+            shared[scene.labels != label] = 0
+            drawing = int(shared.argmax())
+            if shared[drawing] >= RIGHT and drawing not in taken:
+                taken.add(drawing)
+                score = int(seen.places[picture, box]) * engine.explainer.classes + label
+                yield Box(int(some[picture]), box, score, drawing)

@@ -1,7 +1,4 @@
-"""Draws pictures and their maps side by side, as a Matplotlib figure.
-
-Matplotlib is imported when something is drawn. No window opens: the figure is not one of pyplot's.
-"""
+"""Pictures and maps side by side, as a figure of Matplotlib, which is imported for a drawing."""
 
 import io
 import textwrap
@@ -49,9 +46,8 @@ def draw_maps(
     one of Matplotlib's, or an object with a `table` uint8 [256, 3]; None means "hot", or "bwr" for
     maps with negative entries.
     """
-    colours = {
-        title: _colours(colormap, bool((values < 0).any())) for title, values in maps.items()
-    }
+    signed = {title: bool((values < 0).any()) for title, values in maps.items()}
+    colours = {title: _colours(colormap, signed[title]) for title in maps}
     height, width = pictures.shape[1:3]
     tall = 2.6 * min(2.0, max(0.4, height / width)) + 0.3
     figure = new_figure(2.6 + 3.1 * len(maps), tall * len(pictures))
@@ -60,14 +56,31 @@ def draw_maps(
         first.imshow(pictures[number])
         _label(first, answers[number])
         for axes, (title, values) in zip(others, maps.items(), strict=True):
-            _draw_map(figure, axes, values[number], colours[title], bool((values < 0).any()))
+            magnitude = np.abs(values[number])
+            end = end_of(magnitude)
+            low = -end if signed[title] else 0
+            image = axes.imshow(values[number], cmap=colours[title], vmin=low, vmax=end)
+            beyond = "both" if signed[title] else "max"
+            beyond = "neither" if magnitude.max() <= end else beyond
+            bar = figure.colorbar(image, ax=axes, extend=beyond, fraction=0.05, pad=0.02)
+            bar.ax.tick_params(labelsize=7)
+            bar.ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
+            bar.ax.yaxis.get_offset_text().set_fontsize(7)
             _label(axes, title)
     return figure
 
 
 def new_figure(width: float, height: float, title: str = "", dpi: float = 100) -> "Figure":
     """An empty figure of a size in inches, with a title."""
-    figure = _figure_type()(figsize=(width, height), dpi=dpi, layout="constrained")
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        """Shown by notebooks even if pyplot was never imported."""
+
+        def _repr_png_(self) -> bytes:
+            return png_of(self)
+
+    figure = NotebookFigure(figsize=(width, height), dpi=dpi, layout="constrained")
     if title:
         figure.suptitle(drawable(title), parse_math=False)
     return figure
@@ -89,19 +102,6 @@ def png_of(figure: "Figure") -> bytes:
     with warnings.catch_warnings(action="ignore"):  # as above
         figure.savefig(file, format="png")
     return file.getvalue()
-
-
-def _draw_map(
-    figure: "Figure", axes: Any, values: np.ndarray, colours: "MatplotlibColormap", signed: bool
-) -> None:
-    magnitude = np.abs(values)
-    end = end_of(magnitude)
-    image = axes.imshow(values, cmap=colours, vmin=-end if signed else 0, vmax=end)
-    beyond = "neither" if magnitude.max() <= end else "both" if signed else "max"
-    bar = figure.colorbar(image, ax=axes, extend=beyond, fraction=0.05, pad=0.02)
-    bar.ax.tick_params(labelsize=7)
-    bar.ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
-    bar.ax.yaxis.get_offset_text().set_fontsize(7)
 
 
 def _label(axes: Any, title: str) -> None:
@@ -130,15 +130,3 @@ def _colours(colormap: Any, signed: bool) -> "MatplotlibColormap":
             "colormap",
         )
     return ListedColormap(colormap.table / 255)
-
-
-def _figure_type() -> type["Figure"]:
-    from matplotlib.figure import Figure
-
-    class NotebookFigure(Figure):
-        """Shown by notebooks even if pyplot was never imported."""
-
-        def _repr_png_(self) -> bytes:
-            return png_of(self)
-
-    return NotebookFigure

@@ -97,10 +97,7 @@ def refuse_link(path: Path) -> None:
 
 @contextmanager
 def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Yields the path `target.PID.part`; renames it to `target` on success, else removes it.
-
-    If `target` is a link, the file that it points to is replaced.
-    """
+    """Yields `target.PID.part`; renames it to `target`, or what that links to, on success."""
     check_output(target, overwrite)
     target = target.resolve()
     part = part_path(target)
@@ -173,12 +170,12 @@ def remove_parts(target: Path) -> bool:
 
 def refuse_busy(target: Path) -> None:
     """Refuses a file that another running process is writing."""
-    for part, of, running in parts_in(target.parent):
-        if of == target and running and part != part_path(target):
-            raise OutputError(
-                f"{str(target)!r} is being written by another process. Wait for it to finish, or "
-                "choose another name."
-            )
+    own = part_path(target)
+    if any(of == target and running and part != own for part, of, running in parts_in(own.parent)):
+        raise OutputError(
+            f"{str(target)!r} is being written by another process. Wait for it to finish, or "
+            "choose another name."
+        )
 
 
 def runs(number: str) -> bool:
@@ -194,8 +191,8 @@ def atomic_folder(
 ) -> Iterator[Path]:
     """Yields the folder `target.PID.part`; renames it to `target` on success, else removes it.
 
-    The folder around them is made if it is missing. A folder with a file that does not have `mark`
-    in its name, or whose name is not among the `mark`, is not replaced.
+    The folder around them is made if it is missing. A folder is not replaced if a file in it lacks
+    `mark` in its name, or its name is not among the `mark`.
     """
     target = Path(target).resolve()
     parent = target.parent
@@ -212,8 +209,14 @@ def atomic_folder(
     try:
         yield part
         check_folder(target, overwrite, mark)  # another process may have been faster
-        _move_folder(part, target, overwrite)
+        old = part.with_suffix(".old")
+        if overwrite and target.exists():
+            target.rename(old)
+        part.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was faster
+            raise _exists(target) from None
         raise write_error(target, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -237,19 +240,6 @@ def check_folder(target: Path, overwrite: bool, mark: str | Collection[str]) -> 
                 f"The folder {str(target)!r} holds {file.name!r}, which this command does not "
                 "replace. Choose another folder, or empty it."
             )
-
-
-def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
-    old = part.with_suffix(".old")
-    try:
-        if overwrite and target.exists():
-            target.rename(old)
-        part.rename(target)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was faster
-            raise _exists(target) from None
-        raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
-    shutil.rmtree(old, ignore_errors=True)
 
 
 PREFIX = "realtime-lrp-"  # how the names of the folders begin; the number of the process follows

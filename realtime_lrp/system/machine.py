@@ -3,9 +3,8 @@
 Networks and compiled functions refer to themselves, so that only the garbage collector frees them.
 It stops all threads meanwhile: 0.3 s for what TensorFlow consists of, unless that is left out.
 
-glibc gives each thread its own arena and rarely returns its memory. After a while pictures come
-from these arenas too, and freed pictures lie between objects that are still in use. With other C
-libraries nothing is changed.
+glibc gives each thread its own arena, rarely returns its memory, and puts pictures between objects
+that are still in use. With other C libraries nothing is changed.
 """
 
 import ctypes
@@ -19,9 +18,8 @@ from pathlib import Path
 
 def core_count() -> int:
     """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    linux = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
 
 
 GIB = 1 << 30

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 import click
 
 from realtime_lrp.errors import Error, InternalError, TransferError
 from realtime_lrp.system.files import remove_temporary
-from realtime_lrp.system.signals import discarded_stop, ignore_stops, raise_on_signals
+from realtime_lrp.system.signals import ignore_stops, raise_on_signals, stops
 from realtime_lrp.system.terminal import PlainFormatter, plain, write_error
 
 NAME = "realtime-lrp"
@@ -45,10 +45,13 @@ def run(command: Callable[[], int | None]) -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     logging.raiseExceptions = False  # a log that cannot be written is no reason for a traceback
     try:
-        code = _exit_code(command)
-        if number := discarded_stop():  # the command was done before the stop was raised again
+        code = command() or 0
+        if number := stops.discarded:  # the command was done before the stop was raised again
             code = 128 + number
-        sys.exit(code)
+    except SystemExit as ended:
+        if ended.code == 1:  # click raises it when the reader of its output has gone
+            sys.exit(TransferError.exit_code)
+        raise
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
@@ -69,16 +72,15 @@ def run(command: Callable[[], int | None]) -> NoReturn:
             _fail(f"Writing failed ({error}).", TransferError.exit_code)
         bug = InternalError(f"Unexpected {type(error).__name__}: {error}")
         _fail(str(bug), bug.exit_code)
+    sys.exit(code)
 
 
 def end_process(main: Callable[[], None]) -> NoReturn:
     """Runs `main` and ends this process with its exit code.
 
-    A thread that still computes would abort the interpreter on its way down, with another exit
-    code; so would a stream that cannot be flushed. In both cases the process ends without cleaning
-    up the interpreter. Temporary folders are removed before, also those of other threads.
-
-    A signal that comes after `main` changes nothing, and one in its last steps has its exit code.
+    A thread that still computes, or a stream that cannot be flushed, would abort the interpreter on
+    its way down, with another exit code: then the process ends without cleaning it up. Temporary
+    folders are removed before. A signal that comes after `main` changes nothing.
     """
     code = 0
     try:
@@ -91,8 +93,13 @@ def end_process(main: Callable[[], None]) -> NoReturn:
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     remove_temporary()
-    flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
-    if all(flushed) and threading.active_count() == 1:
+    flushed = True
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            flushed = False
+    if flushed and threading.active_count() == 1:
         sys.exit(code)
     os._exit(code)
 
@@ -132,31 +139,9 @@ def print_lines(lines: Iterable[str], secrets: bool = False) -> None:
                 sys.exit(TransferError.exit_code)
 
 
-def _exit_code(command: Callable[[], int | None]) -> int:
-    try:
-        return command() or 0
-    except SystemExit as ended:
-        if ended.code == 1:  # click raises it when the reader of its output has gone
-            return TransferError.exit_code
-        raise
-
-
 def _fail(message: str, code: int) -> NoReturn:
-    if shows_tracebacks():
-        _print_error(traceback.format_exc())
-    _print_error(f"{NAME}: {message}")
-    sys.exit(code)
-
-
-def _print_error(text: str) -> None:
+    told = [traceback.format_exc()] * shows_tracebacks() + [f"{NAME}: {message}"]
     with suppress(OSError, ValueError):
-        write_error(plain(text.rstrip()) + "\n")
-
-
-def _flush(stream: TextIO | None) -> bool:
-    try:
-        if stream is not None:
-            stream.flush()
-    except (OSError, ValueError):
-        return False
-    return True
+        for text in told:
+            write_error(plain(text.rstrip()) + "\n")
+    sys.exit(code)

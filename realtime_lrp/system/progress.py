@@ -76,9 +76,8 @@ class Progress:
     def all_files(self, frames: int) -> None:
         """Reports how many frames the finished files have, where several are made at once."""
         if self._batch is not None:
-            now = time.monotonic()
-            self._start = self._start or now
-            rate = frames / max(now - self._start, 1e-9)
+            self._start = self._start or time.monotonic()
+            rate = frames / max(time.monotonic() - self._start, 1e-9)
             self._bars.update(self._batch, rate=f"{rate:.1f} {self._unit}/s")
 
 

@@ -26,7 +26,7 @@ AGAIN_S = 0.05  # seconds until a stop that Python discarded is raised again
 
 
 class _Stops:
-    """Raises the exception of a signal, `error`, and raises it again where Python discarded it."""
+    """Raises the exception of a signal, `error`, again where Python `discarded` it."""
 
     def __init__(self) -> None:
         self.discarded: int | None = None
@@ -69,7 +69,7 @@ class _Stops:
             signal.raise_signal(self._number)
 
 
-_stops = _Stops()
+stops = _Stops()
 
 
 def raise_on_signals() -> None:
@@ -79,8 +79,8 @@ def raise_on_signals() -> None:
     """
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _stops.stop)
-    _stops.install()
+            signal.signal(number, stops.stop)
+    stops.install()
 
 
 def ignore_stops() -> None:
@@ -93,20 +93,13 @@ def ignore_stops() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def discarded_stop() -> int | None:
-    """The signal whose exception Python discarded a moment ago, if that was the last word."""
-    return _stops.discarded
-
-
 @contextmanager
 def stops_unchanged() -> Iterator[None]:
     """Raises the exception of a signal again where a library makes another SystemExit of it."""
     try:
         yield
-    except SystemExit:
-        if _stops.error is None:
-            raise
-        raise _stops.error from None
+    except SystemExit as error:
+        raise stops.error or error from None
 
 
 @contextmanager
@@ -116,7 +109,7 @@ def stop_signals() -> Iterator[threading.Event]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         if stopped.is_set():
-            _stops.stop(number)
+            stops.stop(number)
         stopped.set()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -5,19 +5,14 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
-from typing import TYPE_CHECKING
 from unicodedata import category
 
 from realtime_lrp.errors import masked
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 MAX_LINE = 2000  # characters of a line; names in untrusted files can have any length
-
 
 REPLACED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of what is not shown: controls, direction marks and other invisible format
@@ -26,15 +21,14 @@ characters, surrogates, line and paragraph separators."""
 
 def plain(text: str) -> str:
     """A text, of one line or more, as it may be shown."""
-    shown = "".join(map(_shown, masked(text)))
-    lines = shown.split("\n")
+    shown = (
+        "\ufffd" if letter != "\n" and category(letter) in REPLACED else letter
+        for letter in masked(text)
+    )
+    lines = "".join(shown).split("\n")
     return "\n".join(
         line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..." for line in lines
     )
-
-
-def _shown(letter: str) -> str:
-    return "\ufffd" if letter != "\n" and category(letter) in REPLACED else letter
 
 
 class PlainFormatter(logging.Formatter):
@@ -110,20 +104,19 @@ def _nameless_file() -> int:
         return os.dup(file.fileno())
 
 
-def new_table(first: str, *headings: str, gap: int = 2) -> "Table":
-    """An empty table: the first column stands at the left, all others at the right."""
-    from rich.table import Table  # which takes a while
+def in_columns(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, gap: int = 2,
+    width: int = 140,
+) -> list[str]:  # fmt: skip
+    """A table as lines of at most `width` characters; columns after the `left` ones stand right."""
+    from rich.console import Console  # which takes a while
+    from rich.table import Table
 
-    table = Table(first, box=None, padding=(0, gap, 0, 0), pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def rendered(table: "Table", width: int = 140) -> list[str]:
-    """The lines of a table, at most `width` characters each; cells are shown unchanged."""
-    from rich.console import Console
-
+    table = Table(box=None, show_header=any(headings), padding=(0, gap, 0, 0), pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     text = StringIO()
     Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]

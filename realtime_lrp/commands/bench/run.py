@@ -1,8 +1,6 @@
-"""`bench`: measures everything in turn and writes the report.
+"""`bench`: measures everything in turn; the report's keys stand in the JSON file, do not change."""
 
-The report's keys stand in the JSON file: do not change them.
-"""
-
+import itertools
 import json
 import logging
 import os
@@ -21,7 +19,6 @@ from rich.console import Console
 from realtime_lrp.commands.bench.timing import Bench, Row, time_drawing, time_maps, time_window
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
@@ -34,7 +31,7 @@ from realtime_lrp.system.child import module_command
 from realtime_lrp.system.files import check_output
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.system.program import __version__
-from realtime_lrp.system.terminal import new_table, rendered
+from realtime_lrp.system.terminal import in_columns
 from realtime_lrp.view.window import display_reachable
 
 WIDTH = 120
@@ -54,14 +51,6 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
     if weights is None and name.lower() not in EMBEDDED and not Path(name).suffix:
         weights = "random"  # as fast as the trained ones, and no download
     config = config.changed(model={"weights": weights}, lrp={"precision": "float32"})
-    report, made = measure(config, quick)
-    if json_file:
-        write_figures(json_file, report, made, overwrite)
-    return report_lines(report)
-
-
-def measure(config: Config, quick: bool) -> tuple[dict[str, Any], Provenance]:
-    """Measures every part; returns the figures by their names in the file, and their origin."""
     begin = time.monotonic()
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("the network") as bar:
@@ -88,7 +77,9 @@ def measure(config: Config, quick: bool) -> tuple[dict[str, Any], Provenance]:
                 if (found := part.measure(bench)) is not None:
                     report[name] = found
     report["seconds"] = time.monotonic() - begin
-    return report, engine.provenance()
+    if json_file:
+        write_figures(json_file, report, engine.provenance(), overwrite)
+    return report_lines(report)
 
 
 def report_lines(report: Report) -> list[str]:
@@ -110,11 +101,6 @@ def report_lines(report: Report) -> list[str]:
 
 Columns = Mapping[str, Callable[[Row], str]]  # heading -> text under it in a row
 
-MS: Columns = {
-    "ms": lambda row: f"{row['ms']:.1f}",
-    "10 to 90 %": lambda row: f"{row['p10']:.1f} to {row['p90']:.1f}",
-}
-
 NAMES = {
     "origin": "baseline", "map": "map", "xla": "map through XLA",
     "exported": "map of the exported file",
@@ -127,11 +113,9 @@ def table(columns: Columns) -> Callable[[Iterable[Row], Report], list[str]]:
     """Makes the function from rows to the lines of their table; rows get the report's map."""
 
     def lines(rows: Iterable[Row], report: Report) -> list[str]:
-        grid = new_table(*columns)
-        for row in rows:
-            whole = {"map": report["map"], **row}
-            grid.add_row(*(text(whole) for text in columns.values()))
-        return [*rendered(grid, WIDTH), ""]
+        whole = ({"map": report["map"], **row} for row in rows)
+        cells = ([text(row) for text in columns.values()] for row in whole)
+        return [*in_columns([*columns], cells, width=WIDTH), ""]
 
     return lines
 
@@ -140,23 +124,21 @@ def _maps(rows: Sequence[Row], report: Report) -> list[str]:
     baseline_ms = next(row["ms"] for row in rows if row["what"] == "origin")
     forward = {(r["precision"], r["batch"]): r["ms"] for r in rows if r["what"] == "forward"}
 
-    def faster(row: Row) -> str:
-        return "" if row["what"] == "forward" else f"{baseline_ms / row['ms']:.1f}"
-
-    def passes(row: Row) -> str:
-        if row["what"] in ("origin", "forward"):
-            return ""
-        return f"{row['ms'] / forward[row['precision'], row['batch']]:.2f}"
-
     columns: Columns = {
         "": lambda row: NAMES[row["what"]],
         "precision": lambda row: row["precision"],
         "batch": lambda row: str(row["batch"]),
-        "ms/picture": MS["ms"],
-        "10 to 90 %": MS["10 to 90 %"],
+        "ms/picture": lambda row: f"{row['ms']:.1f}",
+        "10 to 90 %": lambda row: f"{row['p10']:.1f} to {row['p90']:.1f}",
         "pictures/s": lambda row: f"{1e3 / row['ms']:.1f}",
-        "x baseline": faster,
-        "x forward": passes,
+        "x baseline": lambda row: (
+            f"{baseline_ms / row['ms']:.1f}" if row["what"] != "forward" else ""
+        ),
+        "x forward": lambda row: (
+            f"{row['ms'] / forward[row['precision'], row['batch']]:.2f}"
+            if row["what"] not in ("origin", "forward")
+            else ""
+        ),
     }
     in_order = sorted(rows, key=lambda r: (r["what"] != "origin", r["precision"]))
     return table(columns)(in_order, report)
@@ -184,10 +166,7 @@ def _gib(mib: float | None) -> str:
 
 
 def measure_networks(bench: Bench) -> list[Row]:
-    """`live` with each named network that is there: a map on each core, and one on all cores.
-
-    Which is quicker is kept: `live` and others go by it.
-    """
+    """`live` with each network that is there: a map on each core, one on all; `live` goes by it."""
     rows = []
     cores = core_count()
     for name in present_networks():
@@ -207,14 +186,11 @@ def measure_networks(bench: Bench) -> list[Row]:
 def measure_live(bench: Bench) -> list[Row]:
     """Fast precision at 30 and 60 frames a second, without a window and in one."""
     config = bench.config.changed(lrp={"precision": device().fast_precision})
-    displays = ["none", *(["window"] if display_reachable() else [])]
-    runs = [(fps, name) for name in displays for fps in (30, 60)]
-    duration_s = 6.0
-    if bench.quick:
-        runs = [(30, "none")]
-        duration_s = 2.0
+    displays = ["none", *["window"] * (display_reachable() and not bench.quick)]
+    duration_s = 2.0 if bench.quick else 6.0
     pace = {"engine_maps_per_s": engine_pace(config, duration_s)}
-    return [measure_run(config, fps, display, duration_s) | pace for fps, display in runs]
+    runs = itertools.product(displays, (30,) if bench.quick else (30, 60))
+    return [measure_run(config, fps, display, duration_s) | pace for display, fps in runs]
 
 
 def engine_pace(config: Config, duration_s: float) -> float:
@@ -233,13 +209,7 @@ def engine_pace(config: Config, duration_s: float) -> float:
 def measure_run(
     config: Config, fps: int, display: str, duration_s: float, threads: int | None = None
 ) -> Row:
-    """Runs `live` once on the synthetic source; returns its statistics and its memory.
-
-    `threads` is how many of TensorFlow's share an operation; None leaves it to `live`.
-
-    Raises:
-      UnavailableError: `live` fails, or computes no map.
-    """
+    """Runs `live` once on the synthetic source: its statistics and memory, or UnavailableError."""
     config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
     environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
     with tempfile.TemporaryDirectory() as folder:
@@ -280,14 +250,12 @@ def _watch(
 
 def _memory(pid: int) -> dict[str, float | None]:
     """Resident memory of a process now and at most, MiB; None if the system does not say."""
+    sizes: dict[str, float] = {}
     with suppress(OSError, KeyError, ValueError):
-        status = Path("/proc", str(pid), "status").read_text().splitlines()
-        sizes = dict(line.split(":", 1) for line in status)
-        return {
-            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
-            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
-        }
-    return {"memory_mib": None, "peak_memory_mib": None}
+        lines = Path("/proc", str(pid), "status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        sizes = {key: int(status[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM")}
+    return {"memory_mib": sizes.get("VmRSS"), "peak_memory_mib": sizes.get("VmHWM")}
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,7 @@ class Bench:
 
 
 def time_in_turns(
-    actions: Mapping[_Name, Action],
-    turns: int,
-    batch: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
+    actions: Mapping[_Name, Action], turns: int, batch: int = 1, clock: Any = time.perf_counter
 ) -> dict[_Name, Times]:
     """Times actions in turn, so that other load affects all alike; for each picture of a batch."""
     taken: dict[_Name, list[float]] = {name: [] for name in actions}
@@ -77,7 +74,11 @@ def time_in_turns(
         action()
     for _ in range(turns):
         for name, action in actions.items():
-            taken[name].append(1e3 * seconds(action, clock) / batch)
+            begin = clock()
+            result = action()
+            if isinstance(result, tf.Tensor):
+                result.numpy()  # a GPU returns before it has computed
+            taken[name].append(1e3 * (clock() - begin) / batch)
     return {
         name: {
             "ms": statistics.median(ms),
@@ -88,29 +89,15 @@ def time_in_turns(
     }
 
 
-def seconds(action: Action, clock: Callable[[], float] = time.perf_counter) -> float:
-    """The time of one run by a clock."""
-    begin = clock()
-    result = action()
-    if isinstance(result, tf.Tensor):
-        result.numpy()  # a GPU returns before it has computed
-    return clock() - begin
-
-
-def precisions() -> list[str]:
-    """The precisions of this machine, float32 first."""
-    return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
-
-
 def time_maps(bench: Bench) -> list[Row]:
     """The baseline, our map, and our forward pass alone, at growing batches."""
     engine = bench.engine
     quick = bench.quick
     fast = device().fast_precision
     explainers = {"float32": engine.explainer}
-    for precision in precisions()[1:]:
-        bench.status(f"building in {precision}")
-        explainers[precision] = engine.variant(precision=precision)
+    if computes_bfloat16():
+        bench.status("building in bfloat16")
+        explainers["bfloat16"] = engine.variant(precision="bfloat16")
     size = engine.config.model.size
     baseline_explainer = baseline(build_graph(engine.model), size=size)
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
@@ -171,20 +158,17 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
     (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
     times = {}
     for name, size in SIZES.items():
-        region = engine.region(size)
         picture, *later = [moving_picture(number, size, 30) for number in range(11)]
-        result = replace(result, region=region)
+        result = replace(result, region=engine.region(size))
         shown = painted(engine, picture, result)
-        overlay = shown.overlays[0]
-        follower = Follower(shown)
         coming = itertools.cycle(later)
         actions: dict[str, Action] = {
             "colour": partial(painted, engine, picture, result),
             # a new overlay each time, because one remembers its stretched copy
             "overlay": partial(
-                lambda picture, one: lay_over(picture, replace(one)), picture, overlay
+                lambda picture, one: lay_over(picture, replace(one)), picture, shown.overlays[0]
             ),
-            "carry": partial(lambda move, pictures: move(next(pictures)), follower, coming),
+            "carry": partial(lambda move, few: move(next(few)), Follower(shown), coming),
         }
         times[name] = time_in_turns(actions, bench.turns(20))
     return times
@@ -203,23 +187,22 @@ def time_window(bench: Bench) -> dict[str, dict[str, Times]]:
     look = Look.of(engine.config.overlay)
     artist = Artist()
     times = {}
+    canvas: list[np.ndarray] = []  # the last one that was drawn
     with Window() as window:
+
+        def draw() -> None:
+            canvas[:] = [artist.draw(Scene(window.size, next(coming), explained, False, look))]
+
+        def show() -> None:
+            window.show(canvas[0])
+            window.events()
+
+        actions: dict[str, Action] = {"draw": draw, "show": show}
         for full in (False, True):
             window.fill_screen(full)
             for _ in range(30):  # it takes its new size
                 window.events()
-            size = window.size
-            canvas = [np.zeros((*window.size, 3), np.uint8)]
-
-            def draw(size: tuple[int, int] = size, canvas: list[np.ndarray] = canvas) -> None:
-                canvas[0] = artist.draw(Scene(size, next(coming), explained, False, look))
-
-            def show(canvas: list[np.ndarray] = canvas) -> None:
-                window.show(canvas[0])
-                window.events()
-
-            name = f"{size[1]} x {size[0]}"
-            actions: dict[str, Action] = {"draw": draw, "show": show}
+            name = f"{window.size[1]} x {window.size[0]}"
             times[name] = time_in_turns(actions, bench.turns(60), clock=time.process_time)
     return times
 
@@ -241,11 +224,7 @@ class OriginalZPlus(Rule):
 
 
 def baseline(graph: Graph, **of_network: Any) -> Explainer:
-    """The explainer of z+ in plain TensorFlow, the first implementation. Do not make it faster.
-
-    It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and
-    uses only plain TensorFlow operations. The graph cannot be used again.
-    """
+    """The first z+, in plain TensorFlow: do not make it faster. It uses the graph up."""
     with onednn.disabled():
         composite = Composite(((any_layer, OriginalZPlus()),))
         explainer = Explainer(graph, composite=composite, **of_network)

@@ -22,8 +22,10 @@ import msgspec
 
 from realtime_lrp import config
 from realtime_lrp.config import ASSETS, Settings
+from realtime_lrp.config.applications import APPLICATIONS, cache_folder
 from realtime_lrp.config.names import EMBEDDED, VIEWER_COMPOSITE
 from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
+from realtime_lrp.system.machine import GIB
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.terminal import ensure_temporary_folder
 
@@ -57,16 +59,13 @@ def failed_row(mark: Mark, error: Exception, advice: str = "") -> Finding:
 
 
 GB = 1e9
-GIB = 1 << 30
 
 LIBRARIES = {
     "TensorFlow": "tensorflow", "Keras": "keras", "OpenCV": "cv2", "PyAV": "av", "NumPy": "numpy",
 }  # fmt: skip
 """Name -> module."""
 
-Check = Callable[
-    [Settings], Iterable[Finding]
-]  # checks one thing; an exception becomes a row as well
+Check = Callable[[Settings], Iterable[Finding]]  # an exception becomes a row as well
 
 
 def program(settings: Settings) -> Iterator[Finding]:
@@ -76,8 +75,7 @@ def program(settings: Settings) -> Iterator[Finding]:
     except (OSError, KeyError):  # not Linux
         system = platform.platform()
     python = f"Python {platform.python_version()}"
-    found = f"realtime_lrp {__version__}, {python}, {system}, {platform.machine()}"
-    yield finding(found)
+    yield finding(f"realtime_lrp {__version__}, {python}, {system}, {platform.machine()}")
 
 
 def libraries(settings: Settings) -> Iterator[Finding]:
@@ -106,8 +104,6 @@ def films(settings: Settings) -> Iterable[Finding]:
 
 def downloads(settings: Settings) -> Iterable[Finding]:
     """The same of the folder for downloaded weights."""
-    from realtime_lrp.config.applications import cache_folder
-
     return [_disk(cache_folder(), "the variable KERAS_HOME")]
 
 
@@ -117,13 +113,13 @@ def _disk(folder: Path, chosen_by: str) -> Finding:
     otherwise = f"choose another folder with {chosen_by}"
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     free = shutil.disk_usage(existing).free
-    found = f"{free / GB:.1f} GB free in {folder}"
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         return finding(f"{folder} cannot be written ({error.strerror})", otherwise)
-    return finding(found, f"free some space, or {otherwise}" if free < GB else "")
+    advice = f"free some space, or {otherwise}" if free < GB else ""
+    return finding(f"{free / GB:.1f} GB free in {folder}", advice)
 
 
 MEASURE_S = 2.0  # how long a source is read
@@ -133,9 +129,7 @@ def every_camera(settings: Settings) -> Iterator[Finding]:
     """A row for each camera, or one that says that there is none."""
     from realtime_lrp.video import cameras
 
-    nodes = {"0": "the first camera"}
-    if cameras.LINUX:
-        nodes = cameras.names()
+    nodes = cameras.names() if cameras.LINUX else {"0": "the first camera"}
     found = False
     for node, name in nodes.items():
         try:
@@ -205,12 +199,10 @@ def measure(name: str, settings: Settings) -> Finding:
     kind, _, claim = source.described.partition(", ")
     claimed = f" (it claims {claim})" if claim and kind.startswith("camera ") else ""
     advice = _advice(last, fps, settings) if source.alive else ""
-    found = f"{columns} x {rows}, {rate}{claimed}"
-    return finding(found, advice)
+    return finding(f"{columns} x {rows}, {rate}{claimed}", advice)
 
 
 def _advice(picture: "np.ndarray", fps: float | None, settings: Settings) -> str:
-    """Advice if the pictures of a camera are not good."""
     from realtime_lrp.realtime.capture import BLACK
 
     if picture.mean() <= BLACK:
@@ -229,6 +221,7 @@ def display(settings: Settings) -> Iterator[Finding]:
     if settings.config.live.display == "none":
         yield finding("not needed: --display none")
         return
+    import mss
     import numpy as np
 
     from realtime_lrp.view.window import display_reachable
@@ -239,26 +232,21 @@ def display(settings: Settings) -> Iterator[Finding]:
         try:
             with Window() as window:
                 window.show(np.full((*window.size, 3), 60, np.uint8))
-            yield finding(", ".join(["a window opens", *_screens()]))
+            words = ["a window opens"]
+            with suppress(mss.ScreenShotError, OSError), mss.MSS() as system:
+                everything, *screens = system.monitors
+                words += [f"screen {s['width']} x {s['height']}" for s in screens or [everything]]
+            yield finding(", ".join(words))
         except UnavailableError:
             yield finding("no window appears", without)
-    elif name := os.environ.get("DISPLAY"):
+        return
+    if name := os.environ.get("DISPLAY"):
         found = f"the display {name} (variable DISPLAY) does not respond"
         advice = "start its X server, or run as the user who is logged in there (XAUTHORITY)"
-        yield finding(found, f"{advice}; {without}")
     else:
-        advice = "run it in a graphical session, or set DISPLAY to one, such as :0"
         found = "none (the variable DISPLAY is not set)"
-        yield finding(found, f"{advice}; {without}")
-
-
-def _screens() -> list[str]:
-    import mss
-
-    with suppress(mss.ScreenShotError, OSError), mss.MSS() as system:
-        everything, *screens = system.monitors
-        return [f"screen {s['width']} x {s['height']}" for s in screens or [everything]]
-    return []
+        advice = "run it in a graphical session, or set DISPLAY to one, such as :0"
+    yield finding(found, f"{advice}; {without}")
 
 
 def processor(settings: Settings) -> Iterator[Finding]:
@@ -331,11 +319,8 @@ def network(settings: Settings) -> Iterator[Finding]:
 
 def weights(settings: Settings) -> Iterator[Finding]:
     """Which weights have been downloaded; nothing is downloaded here."""
-    from realtime_lrp.config.applications import APPLICATIONS
-
     model = settings.config.model
     there = [name for name, network in APPLICATIONS.items() if network.weights.exists()]
-    found = f"downloaded: {', '.join(there) or 'none'}"
     advice = ""
     chosen = APPLICATIONS.get(model.name.lower()) if model.weights in (None, "imagenet") else None
     if chosen and not chosen.weights.exists():
@@ -343,7 +328,7 @@ def weights(settings: Settings) -> Iterator[Finding]:
             f"{model.name} downloads {chosen.megabytes} MB at the first use. Without internet "
             f"access, put the file at {chosen.weights}, or use --model shapes"
         )
-    yield finding(found, advice)
+    yield finding(f"downloaded: {', '.join(there) or 'none'}", advice)
 
 
 def codecs(settings: Settings) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """`doctor`: checks what works on this machine, and says what to do about the rest.
 
-Each group of checks runs in a child process, so that one that hangs or crashes does not
-harm the others. Nothing heavy is imported here: a missing library is a finding.
+Each group of checks runs in a child process: one that hangs or crashes does not harm the others.
+Nothing heavy is imported here: a missing library is a finding.
 """
 
 import logging
@@ -10,14 +10,13 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from realtime_lrp import config
 from realtime_lrp.commands.doctor import checks
@@ -25,21 +24,18 @@ from realtime_lrp.commands.doctor.checks import Check, Finding, Mark, failed_row
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.child import module_command
-from realtime_lrp.system.terminal import rendered
+from realtime_lrp.system.terminal import in_columns
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CheckGroup:
-    """Checks that run in one child process, by the names of their rows.
-
-    `mark` and `advice` are for what fails, `timeout_s` is for all of them.
-    """
+    """Checks that run in one child process, by the names of their rows."""
 
     name: str
-    timeout_s: float
-    mark: Mark
+    timeout_s: float  # for all of them
+    mark: Mark  # for what fails
     advice: str
     checks: Mapping[str, Check]
 
@@ -81,21 +77,19 @@ MEDIA = CheckGroup(
 
 
 def run(settings: Settings) -> Iterator[str]:
-    """Runs all checks; yields the report, line by line.
-
-    A source that is set is tried instead of all cameras; one that is set on the command line has to
-    give pictures.
-
-    Raises:
-      UnavailableError: something that is needed is missing; raised after the last line.
-    """
+    """Runs all checks; yields the report, then raises UnavailableError if something is missing."""
     rows: list[Finding] = []
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("") as status:
         for group in groups(settings):
             status.update(group.name)
             rows += run_group(group, settings)
-    yield from table(rows)
+    cells: list[tuple[str, str, str]] = []
+    for row in rows:
+        cells.append((row.mark, row.name, row.found))
+        if row.advice:
+            cells.append(("", "", f"-> {row.advice}"))
+    yield from in_columns([""] * 3, cells, left=3, width=100)
     missing = [row.name for row in rows if row.mark == "missing"]
     if missing:
         raise UnavailableError(
@@ -107,7 +101,7 @@ def run(settings: Settings) -> Iterator[str]:
 
 
 def groups(settings: Settings) -> list[CheckGroup]:
-    """The groups in the order of the report."""
+    """The groups in the order of the report; a source that is set is tried instead of cameras."""
     source = CAMERAS
     if settings.is_set("live.source"):
         on_command_line = settings.origins["live.source"].startswith("--")
@@ -115,19 +109,6 @@ def groups(settings: Settings) -> list[CheckGroup]:
         advice = "check it, or choose another one with --source"
         source = CheckGroup("source", 30, mark, advice, {"source": checks.chosen_source})
     return [SYSTEM, source, DISPLAY, NETWORK, MEDIA]
-
-
-def table(rows: Iterable[Finding]) -> list[str]:
-    """The rows as lines of at most 100 characters, each advice below its finding."""
-    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for row in rows:
-        grid.add_row(row.mark, row.name, row.found)
-        if row.advice:
-            grid.add_row("", "", f"-> {row.advice}")
-    return rendered(grid, 100)
 
 
 def run_group(group: CheckGroup, settings: Settings) -> list[Finding]:
@@ -166,36 +147,31 @@ def run_group(group: CheckGroup, settings: Settings) -> list[Finding]:
 
 
 def check_group() -> None:
-    """The child process: runs the group that the command line names; each row is a line of JSON.
-
-    Stdin holds the arguments with which the parent called `config.load`.
-    """
+    """The child: runs the group in `sys.argv`; stdin has the arguments of `config.load`."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries print to stderr, not between the rows
     given = tuple[str | None, tuple[str, ...], dict[str, Any]]
     file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
     settings = config.load(file, sets, options)
     group = next(group for group in groups(settings) if group.name == sys.argv[1])
-    for row in _rows(group, settings):
-        output.write(msgspec.json.encode(row) + b"\n")
+
+    def send(name: str, row: Finding) -> None:
+        output.write(msgspec.json.encode(msgspec.structs.replace(row, name=name)) + b"\n")
         output.flush()
-    os._exit(0)  # everything is sent; libraries may crash while they are unloaded
 
-
-def _rows(group: CheckGroup, settings: Settings) -> Iterator[Finding]:
-    """The rows of a group; an exception becomes a row as well."""
     for name, check in group.checks.items():
         try:
             for row in check(settings):
-                yield msgspec.structs.replace(row, name=name)
+                send(name, row)
         except Exception as error:
             traceback.print_exc()
             advice = group.advice
             if isinstance(error, ImportError) and "libGL" in str(error):
                 advice = "apt install libgl1, or your system's package of libGL"
-            yield msgspec.structs.replace(failed_row(group.mark, error, advice), name=name)
+            send(name, failed_row(group.mark, error, advice))
             if isinstance(error, ImportError):
                 break  # the others need that library too
+    os._exit(0)  # everything is sent; libraries may crash while they are unloaded
 
 
 if __name__ == "__main__":

@@ -1,13 +1,8 @@
-"""Plots and pictures of `evaluate`, drawn by matplotlib without a window.
-
-The curves of deletion and insertion of every row, and photos with the maps of every row. Matplotlib
-is imported when something is drawn: that takes a second.
-"""
+"""Plots of `evaluate`: curves of deletion and insertion, and photos with the maps of every row."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +11,6 @@ from realtime_lrp.config import Config
 from realtime_lrp.evaluation.metrics import CHANCE, Measurement, intervals
 from realtime_lrp.notebook.figure import drawable, new_figure, pixels_of
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import Drawn, lay_over, paint
@@ -39,13 +33,6 @@ SHOWN = 3  # pictures on the sheet, and of the best and of the worst among the e
 RANKED_BY = "mass"  # the figure that says which pictures are the best; it rarely ties
 PICTURE = "picture"  # the heading above the pictures
 Captions = Mapping[str, Sequence[str]]  # name of a row, or `PICTURE` -> a text for each picture
-
-
-def save_plot(figure: "Figure", stem: Path, description: str) -> None:
-    """Writes a figure, with a description, as PNG and PDF; equal plots are equal files."""
-    stem.with_suffix(".png").write_bytes(encode_picture(".png", pixels_of(figure), description))
-    metadata = {"CreationDate": None, "Subject": description}
-    figure.savefig(stem.with_suffix(".pdf"), metadata=metadata)
 
 
 def curves_plot(title: str, measurement: Measurement) -> "Figure":
@@ -84,12 +71,11 @@ def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:
     order = np.argsort(-np.mean([*masses.values()], axis=0), kind="stable").tolist()
     best = order[:SHOWN]
     worst = order[SHOWN:][-SHOWN:]
-    kinds = ["best"] * len(best) + ["worst"] * len(worst)
     chosen = [*best, *worst]
-    names = [f"{kind}: {measurement.samples[i]}" for kind, i in zip(kinds, chosen, strict=True)]
+    names = [f"best: {measurement.samples[i]}" for i in best]
+    names += [f"worst: {measurement.samples[i]}" for i in worst]
     figures = {
-        name: [f"{RANKED_BY} {mass[index]:.2f}" for index in chosen]
-        for name, mass in masses.items()
+        name: [f"{RANKED_BY} {mass[i]:.2f}" for i in chosen] for name, mass in masses.items()
     }
     return chosen, {PICTURE: names, **figures}
 
@@ -98,10 +84,7 @@ def map_sheet(
     config: Config, pictures: np.ndarray, maps: Mapping[str, np.ndarray], stride: tuple[int, int],
     captions: Captions | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Draws pictures with the maps of every row.
-
-    Pictures are uint8 [N, h, w, 3] RGB, maps float32 [N, h, w]; for the stride see `strength`.
-    """
+    """Draws pictures, uint8 [N, h, w, 3] RGB, with the maps of every row, float32 [N, h, w]."""
     look = replace(Look.of(config.overlay), style="heat")
     share = TILE / max(pictures.shape[1:3])
     size = round(share * pictures.shape[1]), round(share * pictures.shape[2])
@@ -114,12 +97,11 @@ def map_sheet(
     grid = figure.subplots(rows, width, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    first = 0
-    for band in bands:
+    for band_number, band in enumerate(bands):
+        first = band_number * len(pictures)
         for column, name in enumerate((PICTURE, *band)):
-            shown = thumbnails
-            if name != PICTURE:
-                shown = _overlaid(look, thumbnails, maps[name], stride)
+            plain = name == PICTURE
+            shown = thumbnails if plain else _overlaid(look, thumbnails, maps[name], stride)
             grid[first, column].set_title(name, fontsize=6)
             for number, picture in enumerate(shown):
                 axes = grid[first + number, column]
@@ -128,7 +110,6 @@ def map_sheet(
                     text = textwrap.fill(drawable(captions[name][number]), LETTERS)
                     axes.text(0.5, -0.04, text, transform=axes.transAxes, ha="center", va="top",
                               fontsize=6, parse_math=False)  # fmt: skip
-        first += len(pictures)
     return pixels_of(figure)
 
 

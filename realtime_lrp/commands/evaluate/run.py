@@ -14,11 +14,12 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import MissingInputError, UsageError
-from realtime_lrp.evaluation.boxes import BoxEvaluation, BoxSamples, box_samples
-from realtime_lrp.evaluation.measuring import AnswerEvaluation, Evaluation
+from realtime_lrp.evaluation.measuring import AnswerEvaluation, BoxEvaluation, Evaluation
 from realtime_lrp.evaluation.metrics import CHANCE, rows_to_measure
 from realtime_lrp.evaluation.samples import (
+    BoxSamples,
     Samples,
+    box_samples,
     check_labels,
     drawn_samples,
     photo_samples,
@@ -119,10 +120,10 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
         if config.model.name.lower() == DETECTOR:
             engine = Engine(config, keep_model=True)
             return engine, box_samples(engine, count, options.seed)
-        known = "photos with --images DIR --boxes FILE.json, or leave --model out"
-        check_known(config.model.name, known)
-        samples = drawn_samples(count, options.seed)
-        return Engine(config, keep_model=True), samples
+        check_known(
+            config.model.name, "photos with --images DIR --boxes FILE.json, or leave --model out"
+        )
+        return Engine(config, keep_model=True), drawn_samples(count, options.seed)
     if not options.images.is_dir():
         raise MissingInputError(f"There is no folder {str(options.images)!r}.")
     boxes = read_boxes(options.boxes, options.images) if options.boxes else None

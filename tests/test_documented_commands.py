@@ -22,7 +22,7 @@ from media import plain, recording, write_picture
 
 from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES, config
 from realtime_lrp.cli import cli
-from realtime_lrp.cli.repeat import recorded_in
+from realtime_lrp.cli.options import recorded_in
 from realtime_lrp.config import legal_values
 from realtime_lrp.config.provenance import TAUGHT, ModelProvenance, Provenance
 from realtime_lrp.models.names import NETWORKS

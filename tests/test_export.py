@@ -13,7 +13,7 @@ from keras import layers
 from tensorflow.core.protobuf import saved_model_pb2
 
 from realtime_lrp import COMPOSITES, Explainer, config, rule_named
-from realtime_lrp.cli.repeat import check_files
+from realtime_lrp.cli.options import check_files
 from realtime_lrp.errors import ConfigError, OutputError, TransferError, UsageError
 from realtime_lrp.results.provenance import provenance_of_file
 

@@ -1,8 +1,6 @@
 """The command line: from words to options, a configuration and a command; errors to exit codes.
 
-`options` has the options and their completion, `repeat` reads settings from outputs. The commands
-are in `viewers` and `commands`. Everything heavy is imported inside a command, so that `--help`
-answers at once.
+Everything heavy is imported inside a command, so that `--help` answers at once.
 """
 
 from realtime_lrp.cli import commands, viewers

@@ -1,8 +1,4 @@
-"""The commands that end by themselves: those that explain, measure, or tell about this machine.
-
-Each takes its options, loads the configuration and calls a file of `commands`. What a command does
-belongs there; here are only options, help texts and what is loaded.
-"""
+"""The commands that end by themselves: their options and help; files of `commands` do the work."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -15,13 +11,9 @@ from realtime_lrp import config
 from realtime_lrp.cli.options import (
     CONCEPTS,
     EXPLAIN,
-    INPUTS,
-    MAPS,
     NETWORK,
-    OUTPUT,
     OVERWRITE,
     PATH,
-    RESUME,
     SEEN,
     STATS,
     Number,
@@ -33,6 +25,16 @@ from realtime_lrp.cli.options import (
 )
 from realtime_lrp.errors import Error
 from realtime_lrp.system.program import print_lines, set_verbosity
+
+INPUTS = click.argument(
+    "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=complete_files
+)
+OUTPUT = option(
+    "-o FILE_OR_FOLDER", "output file, or a folder",
+    name="output", required=True, shell_complete=complete_files,
+)  # fmt: skip
+RESUME = option("--resume", "skip files that are finished with the same settings")
+MAPS = option("--maps FOLDER", "also write the raw maps to this folder (.npz)")
 
 
 @cli.command()
@@ -261,7 +263,8 @@ def config_command(settings: config.Settings) -> None:
     The output is a file to start from: every key with its value, what it means, and where the
     value came from.
     """
-    click.echo(config.schema_line() + config.as_yaml(settings), nl=False)
+    schema = (config.ASSETS / "config.schema.json").absolute().as_uri()  # where an editor finds it
+    click.echo(f"# yaml-language-server: $schema={schema}\n{config.as_yaml(settings)}", nl=False)
 
 
 @cli.command()

@@ -1,7 +1,12 @@
-"""The program, to which the files beside this one add commands, and the options that they share."""
+"""The program, to which the files beside this one add commands, and the options that they share.
 
+`--config OUTPUT`: the settings of an output become the configuration, which repeats the run.
+"""
+
+import logging
+import os
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +14,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from realtime_lrp import config
-from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
-from realtime_lrp.errors import UsageError
+from realtime_lrp.config.provenance import Provenance
+from realtime_lrp.errors import ConfigError, DamagedInputError, UsageError
 from realtime_lrp.system.program import __version__, set_verbosity
 
 NETWORK = (
@@ -27,7 +32,6 @@ EXPLAIN = (
 """The options of every command that explains pictures."""
 
 SEEN = "--region", "--follow"  # the options that say what the network sees of a picture
-PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"  # options of the web page
 CONCEPTS = "--gallery", "--names"  # options about the channels of a network
 
 _MAY_BE_FILES = (
@@ -35,9 +39,10 @@ _MAY_BE_FILES = (
     "--lecture", "--follow",
 )  # fmt: skip
 
+log = logging.getLogger(__name__)
+
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 ConfigFile = str | config.Tree | None  # --config: a YAML file, or an output's settings
 Load = Callable[..., config.Settings]  # takes what `config.load` takes, and the `command`'s name
 
@@ -59,18 +64,13 @@ class NoEmptyWords(click.Command):
         return super().parse_args(ctx, args)
 
 
-class Group(click.Group):
-    """The commands; none takes empty words."""
-
-    command_class = NoEmptyWords
-
-
-@click.group(
-    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="realtime-lrp")
 def cli() -> None:
     """See, live, what a neural network looks at."""
+
+
+cli.command_class = NoEmptyWords
 
 
 def configured(*names: str, load: Load | None = None) -> Decorator:
@@ -92,8 +92,14 @@ def configured(*names: str, load: Load | None = None) -> Decorator:
             settings = (load or config.load)(file, sets, options, command=name)
             if config_file and recorded:
                 check_files(config_file, recorded, settings)
-                exact = any(map(given.get, ("sidecar", "maps")))
-                warn_of_precision(config_file, recorded, settings, exact)
+                exact = given.get("sidecar") or given.get("maps")  # they write numbers, in float32
+                auto = settings.config.lrp.precision == "auto"
+                if exact and auto and recorded.precision != "float32":
+                    log.warning(
+                        "%s was computed in %s; --sidecar and --maps compute in float32, so the "
+                        "output will not be the same: leave them out to repeat it",
+                        config_file, recorded.precision,
+                    )  # fmt: skip
             try:
                 return command(settings, **given)
             except UsageError as error:
@@ -107,6 +113,57 @@ def configured(*names: str, load: Load | None = None) -> Decorator:
     return decorate
 
 
+def recorded_in(file: str) -> Provenance | None:
+    """How the output was made that stands for a configuration; None if it is a configuration."""
+    path = Path(file)
+    suffix = path.suffix.lower()
+    if suffix in (".yaml", ".yml"):
+        return None
+    from realtime_lrp.results.provenance import READERS, find_provenance
+
+    if not (suffix in READERS or os.path.isdir(path)):
+        return None
+    try:
+        found = find_provenance(path)
+    except DamagedInputError as error:
+        raise ConfigError(str(error)) from None
+    if found is None and suffix in READERS and suffix != ".json":  # which may be a configuration
+        raise ConfigError(
+            f"{file!r} holds no settings. Expected a YAML file, or an output of realtime-lrp that "
+            "says how it was made: see realtime-lrp show."
+        )
+    if found and found.version != __version__:
+        log.warning(
+            "%s was made by version %s; this is %s, whose defaults may differ",
+            file, found.version, __version__,
+        )  # fmt: skip
+    return found
+
+
+def check_files(file: str, recorded: Provenance, settings: config.Settings) -> None:
+    """Refuses to repeat a run with other files than it was made with, unless they were named."""
+    from realtime_lrp.models.names import hashes, network_files
+
+    keys = {"model": "model.name", "weights": "model.weights", "labels": "model.labels"}
+    chosen = {key for key in keys.values() if settings.origins[key].startswith("--")}
+    if "model.name" in chosen:
+        return
+    if "model.name" not in recorded.settings:
+        raise ConfigError(f"{file!r} was made in Python. Say with --model which model it was.")
+    model = settings.config.model
+    now = hashes(network_files(settings.config))
+    for kind, key in keys.items():
+        then = recorded.model.sha256.get(kind)
+        if key not in chosen and then and now.get(kind, then) != then:
+            named = getattr(model, key.removeprefix("model."))
+            choose = f"--{kind} {named}" if named else f"--model {model.name}"
+            raise ConfigError(
+                f"The {kind} of {named or model.name!r} changed since {file!r} was made: SHA-256 "
+                f"{then[:12]}..., now {now[kind][:12]}...\n"
+                f"To repeat the run, put the old file back. To use the new one, add {choose}."
+            )
+
+
 def complete_files(
     context: click.Context, option: click.Parameter, typed: str
 ) -> list[CompletionItem]:
@@ -114,18 +171,14 @@ def complete_files(
     return [CompletionItem(typed, type="file")]
 
 
-def _complete_names(key: str, files: bool) -> Complete:
+def _complete_names(
+    key: str, files: bool, context: click.Context, option: click.Parameter, typed: str
+) -> list[CompletionItem]:
     """Completes the names that a key may have, and file names if it may also be a file."""
-
-    def complete(
-        context: click.Context, option: click.Parameter, typed: str
-    ) -> list[CompletionItem]:
-        names = [name for name in config.legal_values(key) if name.startswith(typed)]
-        # bash forgets the items that come before a file item
-        first = complete_files(context, option, typed) if files else []
-        return first + [CompletionItem(name) for name in names]
-
-    return complete
+    names = [name for name in config.legal_values(key) if name.startswith(typed)]
+    # bash forgets the items that come before a file item
+    first = complete_files(context, option, typed) if files else []
+    return first + [CompletionItem(name) for name in names]
 
 
 def _variable(name: str) -> str:
@@ -139,7 +192,7 @@ def _key_option(name: str) -> Decorator:
     text = config.describe(key).removeprefix("true or false: ").replace("null: ", "default: ")
     if kind is bool:
         return click.option(f"{name}/--no-{name[2:]}", _variable(name), default=None, help=text)
-    complete = _complete_names(key, files=name in _MAY_BE_FILES)
+    complete = partial(_complete_names, key, name in _MAY_BE_FILES)
     if name == "--also-model":
         return click.option(
             name, _variable(name), multiple=True, metavar="NAME", shell_complete=complete,
@@ -170,11 +223,7 @@ _KINDS = {"FILE": PATH, "FOLDER": PATH, "DIR": PATH, "SECONDS": Number(min=0), "
 
 
 def option(words: str, text: str, kind: Any = None, *, name: str | None = None, **more: Any) -> Any:
-    """An option as help shows it, such as "--count N"; one without a second word is a flag.
-
-    What the word stands for is its type, if no `kind` says otherwise. The command gets it as
-    `name`, which is the option's own if it is None.
-    """
+    """An option as help shows it, such as "--count N"; one without a second word is a flag."""
     spelling, _, word = words.partition(" ")
     names = (spelling, name) if name else (spelling,)
     if not word:
@@ -196,19 +245,5 @@ _COMMON = (
     option("-q", "print errors only", name="quiet"),
 )  # fmt: skip
 
-INPUTS = click.argument(
-    "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=complete_files
-)
-OUTPUT = option(
-    "-o FILE_OR_FOLDER", "output file, or a folder",
-    name="output", required=True, shell_complete=complete_files,
-)  # fmt: skip
 OVERWRITE = option("--overwrite", "replace files that exist")
-RESUME = option("--resume", "skip files that are finished with the same settings")
-DURATION = option("--duration SECONDS", "stop this many seconds after the first map")
 STATS = option("--stats FILE", "write speed, ages and counts as JSON at the end")
-NEW_TOKEN = option(
-    "--new-token", "make a new token and certificate for the web page; old addresses stop working"
-)
-SERVE = option("--serve", "also show it as a web page, as serve does", name="serves")
-MAPS = option("--maps FOLDER", "also write the raw maps to this folder (.npz)")

@@ -1,7 +1,4 @@
-"""The commands that show a view until they are ended: `demo`, `live`, `serve`, `kiosk`.
-
-As in `commands`, here are only options, help texts and what is loaded.
-"""
+"""The commands that show a view until they are ended: their options and help."""
 
 import getpass
 import signal
@@ -16,14 +13,10 @@ import click
 from realtime_lrp import config
 from realtime_lrp.cli.options import (
     CONCEPTS,
-    DURATION,
     EXPLAIN,
-    NEW_TOKEN,
     OVERWRITE,
-    PAGE,
     PATH,
     SEEN,
-    SERVE,
     STATS,
     ConfigFile,
     Number,
@@ -35,6 +28,13 @@ from realtime_lrp.cli.options import (
 )
 from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.system.program import print_lines
+
+PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"  # options of the web page
+DURATION = option("--duration SECONDS", "stop this many seconds after the first map")
+NEW_TOKEN = option(
+    "--new-token", "make a new token and certificate for the web page; old addresses stop working"
+)
+SERVE = option("--serve", "also show it as a web page, as serve does", name="serves")
 
 
 @contextmanager
@@ -68,7 +68,6 @@ def demo(
     from realtime_lrp.view.window import display_reachable
 
     share_cores(settings.config.model.name)
-
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
         with _exit_0_if_stopped():
@@ -221,23 +220,6 @@ def _load_for_kiosk(
     return load(file, sets, options)
 
 
-def _print_unit(settings: config.Settings) -> None:
-    """Prints the systemd unit, if the configuration can be used by it."""
-    from realtime_lrp.commands.kiosk.start import unit
-
-    file, *others = settings.given
-    if settings.complaint:
-        raise ConfigError(settings.complaint)
-    if any(others):
-        raise UsageError("--print-unit takes only --config. Put the other settings into that file.")
-    user = getpass.getuser()
-    if user == "root":
-        click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
-    installed = Path(sys.executable).with_name("realtime-lrp")
-    program = installed if installed.exists() else Path(sys.argv[0]).absolute()
-    click.echo(unit(Path(file).absolute() if file else None, user, str(program)), nl=False)
-
-
 @cli.command()
 @_exit_0_if_stopped()
 @DURATION
@@ -258,9 +240,19 @@ def kiosk(
 
     To end it, hold q or the upper left corner of the screen for 5 seconds.
     """
-    if print_unit:
-        _print_unit(settings)
-        return
-    from realtime_lrp.commands.kiosk.start import start
+    from realtime_lrp.commands.kiosk.start import start, unit
 
-    print_lines(start(settings, duration, stats))
+    if not print_unit:
+        print_lines(start(settings, duration, stats))
+        return
+    file, *others = settings.given
+    if settings.complaint:
+        raise ConfigError(settings.complaint)
+    if any(others):
+        raise UsageError("--print-unit takes only --config. Put the other settings into that file.")
+    user = getpass.getuser()
+    if user == "root":
+        click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
+    installed = Path(sys.executable).with_name("realtime-lrp")
+    program = installed if installed.exists() else Path(sys.argv[0]).absolute()
+    click.echo(unit(Path(file).absolute() if file else None, user, str(program)), nl=False)

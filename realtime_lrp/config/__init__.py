@@ -1,14 +1,11 @@
 """The configuration: one schema, read from YAML and the command line, checked and printed.
 
-`schema` has every key, `values` their types, `keys` what is known about each, `names` the legal
-names. `reading` reads YAML, `problems` checks names and files and says what is wrong, `loading`
-puts it all together, `printing` writes it out.
 Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fast.
 """
 
 from realtime_lrp.config.keys import FIELDS, OPTIONS, describe, legal_values, option_type
 from realtime_lrp.config.loading import Settings, load, read_as, settings_tree
-from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
+from realtime_lrp.config.printing import as_yaml, json_schema
 from realtime_lrp.config.problems import (
     KeyPath,
     Problem,

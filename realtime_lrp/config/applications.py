@@ -17,12 +17,10 @@ class Application:
 
     builder: str  # its name in keras.applications, such as "VGG16"
     preprocess: str  # how its training pictures were prepared, see `PREPROCESSING`
-    # what is downloaded, as https://keras.io/api/applications gives it; of MobileNetV3 four bytes a
-    # parameter
-    megabytes: int
-    # per cent of ImageNet's validation photos that it names correctly, from the same table; of
-    # MobileNetV3 from its docstring in Keras
-    top1: float
+    # as https://keras.io/api/applications says; of MobileNetV3 four bytes a parameter, and Keras's
+    # docstring
+    megabytes: int  # of the download
+    top1: float  # per cent of ImageNet's validation photos that it names correctly
     file: str  # the name of its weights in Keras's cache folder
     options: dict[str, Any] = field(default_factory=dict)  # further arguments of the builder
 

@@ -1,8 +1,6 @@
 """Facts about each key of the schema: description, type, legal words, option, and default.
 
-Here are the defaults that depend on the command; the schema has those that hold everywhere else.
-They are applied once, in `load`: a command gets a configuration in which every value is decided.
-`null` in a file stands for the default of the command.
+The defaults that depend on the command are here; the schema has those that hold everywhere else.
 """
 
 from collections.abc import Iterator
@@ -34,14 +32,10 @@ OPTIONS = {
 
 
 COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
-    "live": {"lrp.target": "top1"},
-    "serve": {"lrp.target": "top1"},
+    **{key: {"lrp.target": "top1"} for key in ("live", "serve", "concepts", "export", "teach")},
     "demo": {"lrp.target": "top1", "model.name": "shapes"},
     "kiosk": {"lrp.target": "top1", "model.name": "shapes", "input.mirror": True},
     "evaluate": {"model.name": "shapes"},
-    "concepts": {"lrp.target": "top1"},
-    "export": {"lrp.target": "top1"},
-    "teach": {"lrp.target": "top1"},
 }
 """Command -> key "section.key" -> its default there. `evaluate` on photos has none."""
 
@@ -76,10 +70,7 @@ def names_of(key: str) -> Names | None:
 
 
 def legal_values(key: str) -> list[str]:
-    """The names that a key "section.key" may have, for shell completion; empty where it has none.
-
-    Keys that also take other words (files, classes, cameras) have their names listed here.
-    """
+    """The names that a key may have, for completion, even where other words are legal too."""
     if names := names_of(key):
         return names.known()
     return [part for part in _parts(FIELDS[key].annotation) if isinstance(part, str)]

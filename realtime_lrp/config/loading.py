@@ -58,8 +58,7 @@ class Settings:
     """A valid configuration in which every value is decided, and where each value came from."""
 
     config: Config
-    # key "section.key" -> "my.yaml:12", "--set", "--opacity", "default" or "default of live"
-    origins: Mapping[str, str]
+    origins: Mapping[str, str]  # key -> "my.yaml:12", "--set", "--opacity", "default of live"
     # file, assignments and options that `load` was given
     given: tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]] = (None, (), {})
     complaint: str = ""  # what is wrong with the file that this configuration replaces; else ""
@@ -82,25 +81,30 @@ def load(
     file: str | Path | Tree | None = None, sets: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None, check: Check | None = wrong_names, command: str = "",
 ) -> Settings:  # fmt: skip
-    """Loads a configuration and reports everything that is wrong with it at once.
+    """Loads a configuration; raises everything that is wrong with it at once, see `as_error`.
 
-    Args:
-      file: a YAML file, what `settings_tree` returns, or None.
-      sets: assignments "section.key=value".
-      options: option such as "--opacity" -> value.
-      check: looks at the values after the schema; refused values have their default.
-      command: its defaults hold; "" for the schema's own.
-
-    Raises:
-      Error: see `as_error` for its kind.
+    The `file` is YAML, or what `settings_tree` returns; `sets` are assignments "section.key=value",
+    `options` such as "--opacity" -> value. `check` looks at the values after the schema, where
+    refused ones have their default. The defaults of the `command` hold, or the schema's own.
     """
     tree = _sections(file)
     for assignment in sets:
         _assign(tree, assignment)
     for name, value in (options or {}).items():
         _put(tree, tuple(OPTIONS[name].split(".")), value, name)
+    # a command's defaults stand where nothing is set; null stands for nothing set
     defaults = COMMAND_DEFAULTS.get(command, {})
-    _apply_defaults(tree, defaults)
+    for key in COMMAND_KEYS:
+        section, name = key.split(".")
+        keys = tree.values.get(section, {})
+        if isinstance(keys, dict) and keys.get(name, 0) is None:
+            del keys[name]
+            tree.locations.pop((section, name), None)
+    for key, value in defaults.items():
+        section, name = key.split(".")
+        keys = tree.values.setdefault(section, {})
+        if isinstance(keys, dict):
+            keys.setdefault(name, value)
     config, details = _validated(tree.values)
     problems = [*tree.problems, *(schema_problem(one, tree.locations) for one in details)]
     for path, error in islice(check(config) if check else (), MAX_PROBLEMS + 1):
@@ -129,11 +133,7 @@ def settings_tree(settings: Mapping[str, Any], location: str) -> Tree:
 def read_as(
     file: Path, kind: Any, expected: str, schema: type[BaseModel] = Config, **how: Any
 ) -> tuple[Any, Mapping[KeyPath, str]]:
-    """The content of a YAML file as a type that pydantic checks, and where each key stands.
-
-    The error quotes `expected` if the file is not a mapping. `schema` has the keys of its sections;
-    further arguments go to `read_file`. Raises the problems, see `as_error`.
-    """
+    """The content of a YAML file as a type of pydantic, and where each key stands; or problems."""
     tree = read_file(file, **how)
     problems = tree.problems
     if not problems:
@@ -188,21 +188,6 @@ def _put(tree: Tree, path: tuple[str, ...], value: Any, location: str) -> None:
         keys[name] = value
         tree.locations[path] = location
         tree.locations.setdefault((section,), location)
-
-
-def _apply_defaults(tree: Tree, defaults: Mapping[str, Any]) -> None:
-    """Puts a command's defaults where nothing is set; null stands for nothing set."""
-    for key in COMMAND_KEYS:
-        section, name = key.split(".")
-        keys = tree.values.get(section, {})
-        if isinstance(keys, dict) and keys.get(name, 0) is None:
-            del keys[name]
-            tree.locations.pop((section, name), None)
-    for key, value in defaults.items():
-        section, name = key.split(".")
-        keys = tree.values.setdefault(section, {})
-        if isinstance(keys, dict):
-            keys.setdefault(name, value)
 
 
 def _validated(values: dict[str, Any]) -> tuple[Config, list[Mapping[str, Any]]]:

@@ -1,9 +1,7 @@
 """The names that settings may have: methods, composites, rules, networks, colour maps, keys.
 
-They are plain text here so that checking a configuration, `--help` and shell completion
-need neither TensorFlow nor Keras. The tables that implement the names are `METHODS`, `COMPOSITES`,
-... in other rooms; `tests/test_config.py` compares each with its list here. A new name
-belongs in both.
+They are plain text here so that checking a configuration, `--help` and completion need neither
+TensorFlow nor Keras. A new name belongs here and in the table that implements it, in another room.
 """
 
 import re
@@ -21,8 +19,7 @@ class Names:
 
     kind: str
     included: tuple[str, ...]
-    # module and attribute of what implements them. Once that module is loaded the table is asked,
-    # because a Python program may have added rows
+    # module and attribute of the table that implements them, to which programs may add rows
     table: tuple[str, str] = ("", "")
     aliases: Mapping[str, str] = field(default_factory=dict)  # names in other software -> ours
     others: tuple["Names", ...] = ()  # further legal names
@@ -228,13 +225,7 @@ SOURCES = Names(
 def parse_rule(
     text: str, parameters: Mapping[str, Sequence[str]] = RULE_PARAMETERS
 ) -> tuple[str, list[float]]:
-    """Name and numbers of a rule such as "epsilon" or "alpha_beta(1, 0)".
-
-    There may be fewer numbers than the rule's `parameters`.
-
-    Raises:
-      UsageError: there is no such rule, or it does not take these numbers.
-    """
+    """The name and numbers of a rule such as "alpha_beta(1, 0)", perhaps fewer than it takes."""
     parts = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", str(text))
     name = parts[1] if parts else str(text)
     if not parts or name not in parameters:

@@ -60,8 +60,7 @@ _LIST = re.compile(rf"(mean|std)=({_NUMBER}(?:,{_NUMBER})*)")
 def parse(text: str) -> Preprocessing:
     """Reads a way to prepare pictures; a UsageError says what is wrong with it."""
     first, *words = text.split() or [""]
-    bounds = _RANGE.fullmatch(first)
-    if bounds:
+    if bounds := _RANGE.fullmatch(first):
         made = Preprocessing(float(bounds[1]), float(bounds[2]))
     elif first in NAMED:
         made = NAMED[first]
@@ -71,8 +70,7 @@ def parse(text: str) -> Preprocessing:
         raise UsageError(f"There is no preprocess {text[:80]!r}.{meant}", "preprocess")
     changes: dict[str, object] = {}
     for word in words:
-        found = _LIST.fullmatch(word)
-        if found:
+        if found := _LIST.fullmatch(word):
             changes[found[1]] = tuple(map(float, found[2].split(",")))
         elif word in ("bgr", "rgb", "invert"):
             changes["bgr" if word != "invert" else word] = word != "rgb"
@@ -83,11 +81,6 @@ def parse(text: str) -> Preprocessing:
                 "preprocess",
             )
     made = replace(made, **changes)  # type: ignore[arg-type]
-    _check(made, text)
-    return made
-
-
-def _check(made: Preprocessing, text: str) -> None:
     numbers = (made.low, made.high, *made.mean, *made.std)
     faults = {
         "numbers up to 1e6": not all(math.isfinite(n) and abs(n) <= 1e6 for n in numbers),
@@ -95,9 +88,10 @@ def _check(made: Preprocessing, text: str) -> None:
         "a std above 1e-6": min(made.std) < 1e-6,
         "1 or 3 numbers for mean and std": not {len(made.mean), len(made.std)} <= {1, 3},
         "the order of its colours written out, such as '0..1 bgr mean=0.4,0.4,0.5'": (
-            text.split()[0] in ("caffe", "torch") and made.bgr != NAMED[text.split()[0]].bgr
+            first in ("caffe", "torch") and made.bgr != NAMED[first].bgr
         ),
     }
     for expected, wrong in faults.items():
         if wrong:
             raise UsageError(f"The preprocess {text[:80]!r}: expected {expected}.", "preprocess")
+    return made

@@ -1,10 +1,6 @@
-"""Prints a configuration as a file to start from, and the schema for editors.
-
-What is printed has to be read back by `load` as the same configuration.
-"""
+"""Prints a configuration as a file that `load` reads back as the same, and the schema."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -14,22 +10,8 @@ from realtime_lrp.config.loading import DEFAULT, Settings
 from realtime_lrp.config.names import Names
 from realtime_lrp.config.problems import hide_secrets
 from realtime_lrp.config.reading import FLOAT, INTEGER
-from realtime_lrp.config.schema import ASSETS, Config, as_setting
+from realtime_lrp.config.schema import Config, as_setting
 from realtime_lrp.errors import masked
-
-
-def as_yaml(settings: Settings) -> str:
-    """The effective configuration as a commented YAML file that `load` can read.
-
-    Passwords and queries in addresses are replaced by ***, which `load` refuses.
-    """
-    return "".join(_yaml_lines(settings))
-
-
-def schema_line() -> str:
-    """The comment that tells an editor where on this machine the schema is."""
-    address = (ASSETS / "config.schema.json").absolute().as_uri()
-    return f"# yaml-language-server: $schema={address}\n"
 
 
 def json_schema() -> str:
@@ -88,18 +70,19 @@ for _number in (INTEGER, FLOAT):
     _Dumper.add_implicit_resolver("a number for load", _number, list("-.0123456789"))
 
 
-def _scalar(dumper: yaml.Dumper, text: str) -> yaml.ScalarNode:
-    style = None if text.isprintable() else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, None if text.isprintable() else '"'
+    ),
+)
 
 
-_Dumper.add_representer(str, _scalar)
-
-
-def _yaml_lines(settings: Settings) -> Iterator[str]:
-    yield "# realtime_lrp: every setting with its default, unit and legal values.\n"
+def as_yaml(settings: Settings) -> str:
+    """The configuration as commented YAML that `load` reads; *** hides passwords and queries."""
+    lines = ["# realtime_lrp: every setting with its default, unit and legal values.\n"]
     for section, kind in SECTIONS.items():
-        yield f"\n{section}:  # {kind.__doc__}\n"
+        lines.append(f"\n{section}:  # {kind.__doc__}\n")
         for key, present in getattr(settings.config, section):
             name = f"{section}.{key}"
             value = as_setting(present)
@@ -111,7 +94,13 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
             note = "" if origin in ("", DEFAULT) else note
             if shown != value:
                 note += " [*** hides a part of it: write the whole address]"
-            yield f"  {hidden}{key}: {to_yaml(shown)}  # {describe(name)}{note}\n"
+            text = yaml.dump(
+                [shown], Dumper=_Dumper, default_flow_style=True, allow_unicode=True,
+                sort_keys=False, width=float("inf"),
+            )  # fmt: skip
+            in_a_line = text[1 : text.rindex("]")]
+            lines.append(f"  {hidden}{key}: {in_a_line}  # {describe(name)}{note}\n")
+    return "".join(lines)
 
 
 def _without_secrets(value: Any, key: str) -> Any:
@@ -120,12 +109,3 @@ def _without_secrets(value: Any, key: str) -> Any:
     if isinstance(value, str) and key in ("live.source", "live.sources", "kiosk.clips"):
         return hide_secrets(value)
     return masked(value) if isinstance(value, str) and "://" in value else value
-
-
-def to_yaml(value: Any) -> str:
-    """A value in one line of YAML."""
-    text = yaml.dump(
-        [as_setting(value)], Dumper=_Dumper, default_flow_style=True, allow_unicode=True,
-        sort_keys=False, width=float("inf"),
-    )  # fmt: skip
-    return text[1 : text.rindex("]")]

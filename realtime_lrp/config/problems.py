@@ -1,8 +1,7 @@
 """Problems of a configuration: each with its location, all of them together as one error.
 
-Pydantic says what was expected; here it gets a place, what was received, and the nearest legal
-name. What the schema cannot see is checked here too: whether names, files and folders exist. No
-message may show a password: values go through `showable`, keys through `hide_secrets`.
+What the schema cannot see is checked here: whether names, files and folders exist. No message may
+show a password: values go through `showable`, keys through `hide_secrets`.
 """
 
 import os
@@ -27,14 +26,11 @@ KeyPath = tuple[str | int, ...]  # leads to a value: ("live", "sources", 1)
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where ("my.yaml:12", "--set" or an option), and what was expected.
-
-    `kind` is the exception that it is by itself.
-    """
+    """One thing that is wrong: where ("my.yaml:12", an option), and what was expected."""
 
     location: str
     text: str
-    kind: type[Error] = ConfigError
+    kind: type[Error] = ConfigError  # the exception that it is by itself
 
 
 def key_of(path: KeyPath) -> str:
@@ -90,12 +86,12 @@ def _expectation(detail: Mapping[str, Any]) -> str:
     text = str(context["error"]) if kind == "value_error" else detail["msg"]
     text = text.replace("Input should be ", "expected ")
     field = FIELDS.get(key_of(detail["loc"][:2]))
-    if " instead of " in text or (field is not None and not field.repr):
+    if " instead of " in text or (field and not field.repr):
         return text
     text += f"; received {showable(received)}"
+    close = None
     if kind == "string_type" and isinstance(received, bool | int | float):
         return f"{text}; put it in quotes"
-    close = None
     if kind == "literal_error":
         close = errors.nearest(str(received), re.findall(r"'([^']*)'", context["expected"]))
     elif kind == "bool_type":
@@ -154,10 +150,8 @@ def showable(value: Any) -> str:
     """A value as far as a message may show it: addresses can hold passwords."""
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
-    if isinstance(value, list | tuple):
-        return "a list"
-    if isinstance(value, dict):
-        return "keys with values"
+    if isinstance(value, list | tuple | dict):
+        return "keys with values" if isinstance(value, dict) else "a list"
     if isinstance(value, str) and ("://" in value or hide_secrets(value) != value):
         return "an address"
     text = repr(value)
@@ -206,11 +200,9 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
         section, name = key.split(".")
         names = names_of(key)
         value = getattr(getattr(config, section), name)
-        if names is None or names.open:
-            continue
-        if isinstance(value, str):
+        if names and not names.open and isinstance(value, str):
             yield from errors_of((section, name), names.check, value)
-        elif isinstance(value, list):
+        elif names and not names.open and isinstance(value, list):
             for number, one in enumerate(value):
                 yield from errors_of((section, name, number), names.check, one)
     for pattern, rule in config.lrp.layers.items():

@@ -1,7 +1,7 @@
 """How an output was made: the fields that every output holds, as JSON.
 
-`Engine.provenance` fills them in, `results.provenance` finds them in files, docs/outputs.md
-documents them. No time, no name of a user or a machine: the same run writes the same bytes.
+`Engine.provenance` fills them in, `results.provenance` finds them in files. No time, no name of a
+user or a machine: the same run writes the same bytes.
 """
 
 import json
@@ -26,31 +26,19 @@ LIVE_KEYS = ("live.panels", "live.also_models", "live.text", "live.text_size")
 
 
 class ModelProvenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Which network: its name or file, and the SHA-256 of each file that was read.
-
-    Weights and labels are None for the network's own, preprocess is None where pictures came
-    prepared, from Python.
-    """
+    """Which network: its name or file, and the SHA-256 of each file that was read."""
 
     name: str
-    weights: str | None = None
-    preprocess: str | None = None
-    labels: str | None = None
+    weights: str | None = None  # None: its own
+    preprocess: str | None = None  # None where pictures came prepared, from Python
+    labels: str | None = None  # None: its own
     sha256: dict[str, str] = {}
 
 
 class Provenance(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="program", tag="realtime_lrp"
 ):
-    """How an output was made.
-
-    Attributes:
-      method, composite: None where the output holds several, or follows no composite.
-      layers: layer -> the rule that it followed; None where that would be too long.
-      target: None where it differs from picture to picture.
-      device: "CPU" or the GPU's name; None where that was not known, as in a SavedModel.
-      settings: key "section.key" -> value, of everything that is not at its default.
-    """
+    """How an output was made; docs/outputs.md explains the fields."""
 
     format: int = FORMAT
     version: str
@@ -105,19 +93,14 @@ def figures_json(figures: Mapping[str, Any], made: Provenance) -> str:
 
 
 def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
-    """The settings that are not at their defaults, and those whose default depends on the command.
-
-    "section.key" -> what JSON can hold and `config.load` reads back. The composite is left out
-    where the method follows none. `further` sections count besides `SECTIONS`.
-    """
+    """The settings of `SECTIONS` and `further` ones that are not at the default of all commands."""
     settings = {}
-    composite_is_used = config.lrp.method == "lrp"
     for section in (*SECTIONS, *further):
         for name, value in getattr(config, section):
             key = f"{section}.{name}"
             changed = key not in FIELDS or value != FIELDS[key].default
             shapes = section != "live" or key in LIVE_KEYS
-            shapes = shapes and (composite_is_used or key != "lrp.composite")
-            if shapes and (changed or key in COMMAND_KEYS):
+            unused = key == "lrp.composite" and config.lrp.method != "lrp"
+            if shapes and not unused and (changed or key in COMMAND_KEYS):
                 settings[key] = as_setting(value)
     return settings

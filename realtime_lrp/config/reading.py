@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,8 +25,6 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_NODES = 5000
 
-NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
-BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 INTEGER = re.compile(r"(?:-?0|-?[1-9][0-9]{0,17})\Z")
 FLOAT = re.compile(
     r"(?:-?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|-?[0-9]+[eE][-+]?[0-9]+)\Z"
@@ -53,13 +52,13 @@ class Tree:
 
 
 def read_file(file: Path, texts: bool = False, most: int = MAX_NODES) -> Tree:
-    """Reads a file of at most 1 MiB; whatever is wrong with it becomes a problem of the tree.
-
-    With `texts` every scalar stays text. It may have `most` keys, values and list entries.
-    """
+    """Reads a file of at most 1 MiB; what is wrong becomes problems. `texts`: all stays text."""
     name = printable(str(file))
     try:
-        text = _decode(_read_bytes(file))
+        data = _read_bytes(file)
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+            raise ConfigError("is UTF-16, UTF-32 or not text at all; save it as UTF-8")
+        text = data.decode("utf-8-sig")
     except Error as error:
         return Tree(problems=[Problem(name, str(error), type(error))])
     except UnicodeDecodeError as error:
@@ -108,12 +107,6 @@ def _read_bytes(file: Path) -> bytes:
     return data
 
 
-def _decode(data: bytes) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
-        raise ConfigError("is UTF-16, UTF-32 or not text at all; save it as UTF-8")
-    return data.decode("utf-8-sig")
-
-
 class _Loader(yaml.SafeLoader):
     """Refuses what a configuration does not need, before it costs time or memory."""
 
@@ -153,7 +146,12 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-for _name, _pattern in (("null", NULL), ("bool", BOOLEAN), ("int", INTEGER), ("float", FLOAT)):
+for _name, _pattern in {
+    "null": re.compile(r"(?:~|null|Null|NULL|)\Z"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    "int": INTEGER,
+    "float": FLOAT,
+}.items():
     _Loader.add_implicit_resolver(_TAG + _name, _pattern, None)
 
 
@@ -176,12 +174,10 @@ class YamlReader:
             for number, one in enumerate(node.value):
                 self.tree.locations[(*path, number)] = self._locate(one.start_mark.line)
             return [self.value(one, (*path, number)) for number, one in enumerate(node.value)]
-        if self._texts or node.tag not in _SCALARS:
-            return node.value
-        try:
-            return _SCALARS[node.tag](node.value)
-        except ValueError:
-            return node.value
+        if not self._texts and node.tag in _SCALARS:
+            with suppress(ValueError):
+                return _SCALARS[node.tag](node.value)
+        return node.value
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}

@@ -6,7 +6,6 @@ The JSON Schema may accept more than the check, never less; tests/test_config.py
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -26,17 +25,13 @@ _CAMERA_FORMAT = "^[ -~]{4}$"
 _PIN = "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _read_pair(expected: str, one_is_enough: bool) -> BeforeValidator:
     """Reads "224x320" as (224, 320); if one number is enough, 224 as (224, 224)."""
 
     def read(value: Any) -> Any:
         if value is None or isinstance(value, tuple):
             return value
-        text = str(value) if _is_integer(value) or isinstance(value, str) else ""
+        text = str(value) if type(value) in (int, str) else ""
         parts = re.fullmatch(rf"\s*(?:{_PAIR}|({_NUMBER}))\s*", text)
         if parts and (one_is_enough or not parts[3]):
             pair = int(parts[1] or parts[3]), int(parts[2] or parts[3])
@@ -54,7 +49,7 @@ def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [*([number] if one_is_enough else []), text, {"type": "null"}]})
 
 
-def _refuse(wrong: Callable[[Any], object], message: str) -> AfterValidator:
+def _refuse(wrong: Callable[[Any], object], message: str, validator: Any = AfterValidator) -> Any:
     """Refuses values for which `wrong` returns true."""
 
     def check(value: Any) -> Any:
@@ -62,7 +57,7 @@ def _refuse(wrong: Callable[[Any], object], message: str) -> AfterValidator:
             raise ValueError(message)
         return value
 
-    return AfterValidator(check)
+    return validator(check)
 
 
 def _reads(parse: Callable[[Any], object]) -> AfterValidator:
@@ -73,21 +68,6 @@ def _reads(parse: Callable[[Any], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
-
-
-def _check_pin(value: Any) -> Any:
-    if not isinstance(value, str) or not re.fullmatch(_PIN, value):
-        raise ValueError("expected the value that realtime-lrp kiosk --hash-pin prints")
-    return value
-
-
-def _check_rules(value: Any) -> Any:
-    if isinstance(value, dict) and None in value.values():
-        raise ValueError(
-            "expected {pattern: rule}, with a space after the colon and quotes around a rule that "
-            "has a comma: {Dense: 'alpha_beta(1, 0)'}"
-        )
-    return value
 
 
 class OptionName(str):
@@ -107,7 +87,7 @@ Text = Annotated[
 
 TextOrNumber = Annotated[
     Text,
-    BeforeValidator(lambda v: str(v) if _is_integer(v) else v),
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
     WithJsonSchema(_TEXT_OR_INTEGER),
 ]
 """A text that may be written as a whole number."""
@@ -193,40 +173,24 @@ DAY = 24 * 60
 WEEK = 7 * DAY
 
 
-@dataclass(frozen=True)
-class OpeningHours:
-    """For each minute of the week since Monday 00:00, local time: 1 where it is open, else 0."""
+def parse_hours(written: Mapping[str, str]) -> Callable[[datetime], bool]:
+    """Makes a function of opening hours: whether it is open at a local time without time zone.
 
-    minutes: bytes
-
-    def is_open(self, now: datetime) -> bool:
-        """Whether it is open at a local time (without time zone)."""
-        return bool(self.minutes[now.weekday() * DAY + now.hour * 60 + now.minute])
-
-
-def parse_hours(written: Mapping[str, str]) -> OpeningHours:
-    """Parses opening hours; empty ones are always open.
-
-    Days are such as "mon", "tue-fri", "sat-mon", "mon, wed" or "daily", times such as "09:00-12:00,
-    13:00-17:30". Times past midnight, "18:00-02:00", belong to the day on which they begin.
-
-    Raises:
-      ValueError: a day or a time cannot be read, or a day is given twice.
+    Empty hours are always open. Times past midnight belong to the day on which they begin. Raises
+    ValueError: a day or a time cannot be read, or a day is given twice.
     """
-    if not written:
-        return OpeningHours(b"\1" * WEEK)
     days_of = {key: list(_days(key)) for key in written}
     named = [day for days in days_of.values() for day in days]
     for day in named:
         if named.count(day) > 1:
             raise ValueError(f"expected each day once; {DAYS[day]} is there twice")
-    minutes = bytearray(WEEK)
+    minutes = [not written] * WEEK  # whether it is open, since Monday 00:00
     for key, days in days_of.items():
         for begin, end in _times(written[key]):
             for day in days:
                 for minute in range(day * DAY + begin, day * DAY + end):
-                    minutes[minute % WEEK] = 1
-    return OpeningHours(bytes(minutes))
+                    minutes[minute % WEEK] = True
+    return lambda now: minutes[now.weekday() * DAY + now.hour * 60 + now.minute]
 
 
 def _days(key: str) -> Iterator[int]:
@@ -269,6 +233,20 @@ Hours = Annotated[
     _reads(parse_hours),
 ]
 Pin = Annotated[
-    str, BeforeValidator(_check_pin), WithJsonSchema({"type": "string", "pattern": _PIN})
+    str,
+    _refuse(
+        lambda value: not (isinstance(value, str) and re.fullmatch(_PIN, value)),
+        "expected the value that realtime-lrp kiosk --hash-pin prints",
+        BeforeValidator,
+    ),
+    WithJsonSchema({"type": "string", "pattern": _PIN}),
 ]
-Rules = Annotated[dict[Text, Annotated[Text, RULES]], BeforeValidator(_check_rules)]
+Rules = Annotated[
+    dict[Text, Annotated[Text, RULES]],
+    _refuse(
+        lambda value: isinstance(value, dict) and None in value.values(),
+        "expected {pattern: rule}, with a space after the colon and quotes around a rule that "
+        "has a comma: {Dense: 'alpha_beta(1, 0)'}",
+        BeforeValidator,
+    ),
+]

@@ -69,7 +69,7 @@ class Exhibit:
         self._stats = stats
         self._clock = clock
         self._wall_clock = wall_clock
-        self._hours = parse_hours(kiosk.hours)
+        self._is_open = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
         self._visitor = VisitorChoices(len(self.captions), now)
         self._lock = ExitLock(kiosk.pin)
@@ -119,7 +119,7 @@ class Exhibit:
         events = self._lock.handle(self._window.events(), self._window.held, size, now)
         self._visitor.handle(events, self._artist.buttons, now)
         self._point(now)
-        self._open = self._hours.is_open(self._wall_clock())
+        self._open = self._is_open(self._wall_clock())
         self.camera.update(self._open, now)
         self._clip.update(self._shown_source == "clip", now)
         self.network.update(now)

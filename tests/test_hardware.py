@@ -87,10 +87,10 @@ def test_a_gpu_that_does_not_work_is_named_and_not_used(monkeypatch, caplog):
         patch.setattr(config, "set_memory_growth", lambda gpu, on: None)
         patch.setattr(hardware.tf, "device", lambda scope: contextlib.nullcontext())
         found = hardware.device.__wrapped__()
-    assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
-    assert [hardware._of_gpu(c) for c in ((6, 1), (7, 0), (7, 5), (8, 0), (9, 0))] == [
-        "float32", "float32", "float32", "bfloat16", "bfloat16"
-    ]  # fmt: skip
+        assert found == hardware.Device("/GPU:0", "Big GPU", "bfloat16") and found.is_gpu
+        for capability, fast in ((7, 5), "float32"), ((8, 0), "bfloat16"), ((9, 0), "bfloat16"):
+            details["compute_capability"] = capability
+            assert hardware.device.__wrapped__().fast_precision == fast
 
 
 def fake_gpu(precision="bfloat16"):

@@ -164,7 +164,7 @@ def test_image_writes_what_is_explained_beside_the_pictures(run, files, tmp_path
     for given, said in (
         ([*words, "--at", "2,0"], "expected X,Y"),
         (["--model", "shapes", "--at", "0.5,0.5"], "one answer for the whole picture"),
-        (["--model", "shapes_detector", "--at", "0.5,0.5"], "finds boxes"),
+        (["--model", "shapes_detector", "--at", "0.5,0.5"], "gives boxes"),
     ):
         code, _, err = run("image", source, "-o", tmp_path / "b.png", *given)
         assert code == 2 and said in err and not (tmp_path / "b.png").exists()

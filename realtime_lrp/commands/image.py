@@ -9,17 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine import wording
 from realtime_lrp.engine.boxes import painted
 from realtime_lrp.engine.opening import engine_for
-from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import (
-    Losses,
-    map_note,
-    nothing_found,
-    passes_note,
-    score_list,
-    sight_note,
-)
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.results.companions import (
@@ -56,11 +48,7 @@ class ImageOptions:
 
 
 def run(config: Config, options: ImageOptions) -> Iterator[str]:
-    """Explains each picture; yields a line for each: its name, its best labels, its output.
-
-    Of several pictures, those that fail are named, the rest is done, and the worst failure is
-    raised at the end. A full disk ends it at once; pictures that were finished before stay.
-    """
+    """Explains each picture and yields a line; names those that fail, then raises the worst."""
     if options.resume and (options.sidecar or options.maps):
         raise UsageError(
             "--resume does not go with --sidecar and --maps: each of these is one file or folder "
@@ -71,24 +59,18 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
         log.warning("%s", skipped)
     may_exist = options.overwrite or options.resume
     targets = outputs_for(sources, options.output, ".png", OUTPUTS, may_exist)
-    beside = _checked_companions(options, targets)
-    with ExitStack() as stack:
-        companions = Companions(beside, stack, options.overwrite)
-        batch = PictureRun(config, options, dict(zip(sources, targets, strict=True)), companions)
-        yield from batch.run()
-        companions.finish()
-    batch.tally.raise_worst()
-
-
-def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> dict[str, Path]:
-    """The files beside the pictures, after checking that they can be written."""
     name = targets[0].parent / COMPANION_NAME if len(targets) > 1 else targets[0]
     beside = companions_of(name, options.sidecar, summary=False, maps=options.maps)
     check_companions(beside, options.overwrite)
     for path in beside.values():
         if path in targets:
             raise OutputError(f"{str(path)!r} is also the output of a picture. Rename the picture.")
-    return beside
+    with ExitStack() as stack:
+        companions = Companions(beside, stack, options.overwrite)
+        batch = PictureRun(config, options, dict(zip(sources, targets, strict=True)), companions)
+        yield from batch.run()
+        companions.finish()
+    batch.tally.raise_worst()
 
 
 class PictureRun:
@@ -182,35 +164,32 @@ class Explaining:
         self._engine = engine_for(config)
         self._provenance = self._engine.provenance()
         companions.describe(self._provenance)
-        self.losses = Losses(self._engine)
+        self.losses = wording.Losses(self._engine)
 
     def process(self, source: Path, target: Path, picture: np.ndarray, part: Path) -> str:
         """Explains a picture, writes its output to `part` and returns the line that reports it."""
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
         lost_in = self.losses.add(result.region.extract(picture), result)
-        note = map_note(result.maps[0])
+        note = wording.map_note(result.maps[0])
         if result.maps[0].state is State.ZERO:
             if result.found == ():
-                note = nothing_found(result.target, self._engine.label)
+                note = wording.nothing_found(result.target, self._engine.label)
             log.warning("%s: %s; nothing is drawn", target.name, note)
             note = ""
-        self._write(part, target.suffix.lower(), picture, result)
+        if (suffix := target.suffix.lower()) == ".npz":
+            arrays = raw_map_arrays(self._engine, self._config.lrp.target, result, self._provenance)
+            with part.open("wb") as file:
+                np.savez_compressed(file, **arrays)
+        else:
+            overlaid = lay_out(painted(self._engine, picture, result))
+            part.write_bytes(encode_picture(suffix, overlaid, self._provenance.as_json()))
         if self._companions.parts:
             record = map_record(self._engine, self._config.lrp.target, result)
             record["lost_in"] = lost_in
             self._companions.write({"file": str(source), **record})
             self._companions.keep(result, record, str(source))
-        best = score_list(self._engine, result)
-        note = f"({note})" if note else passes_note(self._engine, result)
-        seen = f"({seen})" if (seen := sight_note(result)) else ""
+        best = wording.score_list(self._engine, result)
+        note = f"({note})" if note else wording.passes_note(self._engine, result)
+        seen = f"({seen})" if (seen := wording.sight_note(result)) else ""
         return " ".join(filter(None, (f"{source.name}: {best} -> {target}", note, seen)))
-
-    def _write(self, part: Path, suffix: str, picture: np.ndarray, result: Result) -> None:
-        if suffix != ".npz":
-            overlaid = lay_out(painted(self._engine, picture, result))
-            part.write_bytes(encode_picture(suffix, overlaid, self._provenance.as_json()))
-            return
-        made = raw_map_arrays(self._engine, self._config.lrp.target, result, self._provenance)
-        with part.open("wb") as file:
-            np.savez_compressed(file, **made)

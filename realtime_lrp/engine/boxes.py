@@ -21,19 +21,12 @@ from realtime_lrp.view.painting import COLOURS, PALE, Drawn, Outline, Painted, p
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-SAME = 0.7
-"""Least intersection over union of a box with the same box in an earlier picture."""
-
-REMEMBERED = 32
-"""How many boxes are remembered at most; the one that was last seen longest ago is forgotten."""
+SAME = 0.7  # least intersection over union of a box with itself in an earlier picture
+REMEMBERED = 32  # most boxes that are remembered; the one last seen longest ago is forgotten
 
 
 class BoxNumbers:
-    """Gives a box the number that it had before: by its overlap with earlier boxes, or its class.
-
-    So one that was lost, or a film that begins again, has its number and colour again. A new box
-    gets a number that no other had, and a colour that no other has, if one is left.
-    """
+    """Gives a box its number again, by overlap or class; a new one has a free number and colour."""
 
     def __init__(self) -> None:
         self._source = ""
@@ -95,10 +88,7 @@ def colour_of(box: FoundBox) -> Colour:
 
 
 def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tuple[Outline, ...]:
-    """Each box's outline and texts ("star 93 %", "71 % inside"); unchosen boxes get fewer.
-
-    A segmentation has the outlines of its regions.
-    """
+    """Each box's outline and texts ("star 93 %", "71 % inside"), or the outlines of regions."""
     if result.segments:
         return region_outlines(engine, result, result.segments)
     part = part_of(result, alone)
@@ -116,15 +106,11 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
 
 
 def drawn_map(result: Result, look: Look, index: int = 0) -> Drawn:
-    """A map of a result, ready to be painted.
-
-    With several boxes the relevance of each has its colour, unless a colour map is chosen or
-    classes are set against each other; a box alone is drawn as any other map.
-    """
+    """A map, ready to be painted; each box in its colour, if no colour map is set."""
     one = result.maps[index]
     found = result.found or ()
-    plain = not found or look.colormap is not None or one.strength.ndim == 3
-    if plain or result.target.contrasts:
+    plain = look.colormap is not None or one.strength.ndim == 3 or result.target.contrasts
+    if plain or not found:
         return drawable(one, result, one.fade, one.signed, one.name)
     strengths = [box.maps[index].strength for box in found]
     strength = cropped(tinted(strengths, list(map(colour_of, found))), result)
@@ -145,10 +131,7 @@ def cropped(strength: np.ndarray, result: Result) -> np.ndarray:
 
 
 def look_of(engine: Engine) -> Look:
-    """How maps are drawn in files: as configured, always as heat.
-
-    It has a chosen colour map itself: a process that draws need not know the name.
-    """
+    """How maps are drawn in files: as configured, always as heat, with the colour map itself."""
     look = replace(Look.of(engine.config.overlay), style="heat", average=0.0)
     return replace(look, colormap=colormap_named(look.colormap)) if look.colormap else look
 

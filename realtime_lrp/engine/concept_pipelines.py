@@ -31,12 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class ConceptPipelines:
-    """Compiles and keeps a function for each layer of the last requests.
-
-    One thread may compile while another one computes. `default` is the layer that is meant where
-    none is named; None where the method is not LRP, or the network has no layer whose channels can
-    be shown. `layers` are those that can be chosen, the first of the network first.
-    """
+    """Compiles and keeps a function for each of the last layers; meanwhile others may compute."""
 
     def __init__(
         self, explainer: Explainer, default: str | None, prepare: Callable[[tf.Tensor], tf.Tensor],
@@ -115,9 +110,8 @@ class ConceptPipelines:
 
     def give_up(self, wanted: ConceptRequest | None) -> None:
         """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""
-        if wanted is None:
-            return
-        layer = self.layer(wanted)
-        self._problems[layer] = NO_MEMORY, time.monotonic() + REST_S
-        with self._lock:
-            self._ready.pop(layer, None)
+        if wanted is not None:
+            layer = self.layer(wanted)
+            self._problems[layer] = NO_MEMORY, time.monotonic() + REST_S
+            with self._lock:
+                self._ready.pop(layer, None)

@@ -21,19 +21,15 @@ DENSE = (4096, 1024)  # inputs and outputs of the dense layer that is timed
 REPEATS, TIMED_S = 5, 0.4  # at least 5 runs of each, and at least 0.4 s of them together
 WORTHWHILE = 0.9  # bfloat16 is chosen where it takes at most this share of the time in float32
 
-
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class PrecisionTimes:
-    """How long something takes in each precision, in milliseconds.
-
-    None where the processor cannot compute in bfloat16.
-    """
+    """How long something takes in each precision, in milliseconds."""
 
     float32: Positive
-    bfloat16: Positive | None
+    bfloat16: Positive | None  # None where the processor cannot compute in it
 
     @property
     def faster(self) -> str:
@@ -43,7 +39,7 @@ class PrecisionTimes:
 
     def __str__(self) -> str:
         """For people: "float32 22.4 ms, bfloat16 10.2 ms"."""
-        bfloat16 = "impossible" if self.bfloat16 is None else f"{self.bfloat16:.1f} ms"
+        bfloat16 = f"{self.bfloat16:.1f} ms" if self.bfloat16 else "impossible"
         return f"float32 {self.float32:.1f} ms, bfloat16 {bfloat16}"
 
 
@@ -52,10 +48,7 @@ TIMES = Kept("precision.json", PrecisionTimes)
 
 
 def precision_times(processor: str) -> PrecisionTimes:
-    """The times of typical layers on a processor, which are measured once.
-
-    `processor` is what they depend on: the processor's model, features and usable cores.
-    """
+    """The times of typical layers on a processor (its model, features, cores), measured once."""
     what = f"{processor}, TensorFlow {tf.__version__}"
     if (times := TIMES.get(what)) is None:
         times = measure()
@@ -65,23 +58,20 @@ def precision_times(processor: str) -> PrecisionTimes:
 
 def measure() -> PrecisionTimes:
     """Times typical layers in both precisions. Takes about a quarter of a second."""
-    dtypes = [tf.float32, *([tf.bfloat16] if computes_bfloat16() else [])]
+    dtypes = [tf.float32, *[tf.bfloat16] * computes_bfloat16()]
     return shortest_times(*map(_timed_layers, dtypes))
 
 
 def shortest_times(*runs: Callable[[], object]) -> PrecisionTimes:
-    """Times float32 and, where it can be computed, bfloat16, alternately.
-
-    The shortest time counts: other load on the machine can only make a run longer.
-    """
+    """Times float32 and bfloat16, if it is there, in turn; the shortest counts: load adds."""
     for run in runs:
         run()  # compiles
     taken: list[list[float]] = []
     begin = time.monotonic()
     while len(taken) < REPEATS or time.monotonic() - begin < TIMED_S:
         taken.append([1e3 * timeit.timeit(run, number=1) for run in runs])
-    shortest = [min(times) for times in zip(*taken, strict=True)]
-    return PrecisionTimes(shortest[0], shortest[1] if len(shortest) > 1 else None)
+    float32, *bfloat16 = map(min, zip(*taken, strict=True))
+    return PrecisionTimes(float32, bfloat16[0] if bfloat16 else None)
 
 
 @functools.cache
@@ -94,9 +84,8 @@ def computes_bfloat16() -> bool:
         z = tf.nn.relu(tf.nn.conv2d(a, kernel, 2, "SAME"))
         return tf.nn.conv2d_transpose(z, kernel, a.shape, 2)
 
-    run = tf.function(there_and_back, autograph=False)
     try:
-        return bool(run(a).numpy().any())
+        return bool(tf.function(there_and_back, autograph=False)(a).numpy().any())
     except tf.errors.OpError:
         return False
 
@@ -128,8 +117,7 @@ class Device:
     scope: str  # its name for `tf.device`
     name: str  # "CPU", or the GPU's product name
     fast_precision: str  # the fastest precision; float32 where none is faster
-    # what was measured to find it; None where the kind of device decides
-    times: PrecisionTimes | None = None
+    times: PrecisionTimes | None = None  # measured to find it; None where the device's kind decides
 
     @property
     def is_gpu(self) -> bool:
@@ -154,7 +142,9 @@ def device() -> Device:
                 name, first_line(error),
             )  # fmt: skip
             continue
-        return Device(scope, name, _of_gpu(details.get("compute_capability", (0, 0))))
+        # tensor cores multiply bfloat16 since Ampere
+        ampere = details.get("compute_capability", (0, 0)) >= (8, 0)
+        return Device(scope, name, "bfloat16" if ampere else "float32")
     return cpu()
 
 
@@ -164,8 +154,3 @@ def cpu() -> Device:
     flags = set(" ".join(cpu_info("flags")[:1]).split())
     times = precision_times(" ".join([machine(), *sorted(BFLOAT16_FLAGS & flags)]))
     return Device("/CPU:0", "CPU", times.faster, times)
-
-
-def _of_gpu(capability: tuple[int, int]) -> str:
-    """The precision that tensor cores multiply: bfloat16 since Ampere (8.0)."""
-    return "bfloat16" if capability >= (8, 0) else "float32"

@@ -44,9 +44,8 @@ from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region
 
-TOLERANCE = 0.01
-TOLERANCE_FAST = 0.05
-"""`MapKind.tolerance` of LRP in float32; and in the faster types, and of integrated gradients."""
+TOLERANCE = 0.01  # `MapKind.tolerance` of LRP in float32
+TOLERANCE_FAST = 0.05  # the same in the faster types, and of integrated gradients
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +73,7 @@ class Engine(PictureEngine):
       sight: where it looks in pictures.
       scores_ready: whether `prepare_scores` is done.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
-      in_flight: how many batches may be begun before the results of the first are asked for. A GPU
-        copies one batch while it computes the next. A CPU is done when `begin` returns, unless it
-        computes a map on each core.
+      in_flight: how many batches may be begun before the results of the first are asked for.
 
     Raises:
       Error: what `load` and `Explainer` raise.
@@ -120,15 +117,10 @@ class Engine(PictureEngine):
         return other.with_config(self.config, self.also)
 
     def variant(self, model: keras.Model | None = None, **changes: Any) -> Explainer:
-        """An explainer as configured, with some other arguments of `Explainer`.
-
-        The Keras model has its present weights; None is the engine's. The precision is the engine's
-        where the changes name none.
-        """
+        """An explainer as configured, in the engine's precision, with changed arguments."""
         arguments = {"composite": self.composite, "precision": self.precision, **changes}
-        return build_explainer(
-            model or self.model, self.network, self.config, self._device, **arguments
-        )
+        model = model or self.model
+        return build_explainer(model, self.network, self.config, self._device, **arguments)
 
     def _load(self, on: Device) -> None:
         self.network, graph = load(self.config, self._keep_model, self._named)
@@ -162,11 +154,9 @@ class Engine(PictureEngine):
             self.detects = graph.boxes is not None
             self.segments = self.explainer.segments
             if self.config.input.at and not self.segments:
-                answers = (
-                    "finds boxes" if self.detects else "gives one answer for the whole picture"
-                )
+                gives = "boxes" if self.detects else "one answer for the whole picture"
                 raise UsageError(
-                    f"The network {self.network.name!r} {answers}. Leave --at out: it is for "
+                    f"The network {self.network.name!r} gives {gives}. Leave --at out: it is for "
                     "segmentations.",
                     "at",
                 )
@@ -176,24 +166,20 @@ class Engine(PictureEngine):
                 raise unknown("concept layer", chosen, self.explainer.concept_layers)
             layer = self.concept_layer if self._by_channel else None
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce, layer)
-        self.kinds = self._map_kinds()
+        exact = self.precision == "float32"
+        kinds = []
+        facts = self.explainer.follows_rules, self.explainer.differences
+        for name, by_rules, difference in zip((self.name, *self.also), *facts, strict=True):
+            tolerance = TOLERANCE if exact and not difference else TOLERANCE_FAST
+            accounted = difference or name in COMPOSITES.known()
+            of_scores = self.explainer.classes > 1
+            kinds.append(
+                MapKind(name, by_rules, difference, of_scores, tolerance if accounted else None)
+            )
+        self.kinds = tuple(kinds)
         self.concepts = ConceptPipelines(
             self.explainer, self.concept_layer, self.network.prepare, reduce, on
         )
-
-    def _map_kinds(self) -> tuple[MapKind, ...]:
-        explainer = self.explainer
-
-        def kind(name: str, by_rules: bool, difference: bool) -> MapKind:
-            exact = self.precision == "float32" and not difference
-            tolerance = TOLERANCE if exact else TOLERANCE_FAST
-            accounted = difference or name in COMPOSITES.known()
-            return MapKind(
-                name, by_rules, difference, explainer.classes > 1, tolerance if accounted else None
-            )
-
-        names = self.name, *self.also
-        return tuple(map(kind, names, explainer.follows_rules, explainer.differences))
 
     @property
     def model(self) -> keras.Model:
@@ -257,16 +243,14 @@ class Engine(PictureEngine):
     ) -> Begun:
         """Starts to explain pictures, uint8 [H, W, 3] RGB; returns what waits for the results.
 
-        The cores share a batch where each computes maps of its own. A batch for which the memory is
-        too small is split in halves. Where a GPU's memory is too small for one picture, the engine
-        moves to the CPU.
+        A batch for which the memory is too small is split in halves. Where a GPU's memory is too
+        small for one picture, the engine moves to the CPU.
 
         Each picture may have a target of its own instead of the engine's. With `concepts` the
-        channels that are wanted come too; where they cannot be had, results say why. `prior` is
-        float32 [2, channels of the layer]. Before the largest shares are chosen, its first row is
-        added to them, then its second row multiplies them; see `SteadyShares`. With `regions` the
-        pictures are what the network sees of those, uint8 [B, h, w, 3]. A segmentation is explained
-        where `aim` says, or as configured.
+        channels that are wanted come too; where they cannot be had, results say why. `prior`,
+        float32 [2, channels of the layer], is added to shares, then multiplies them, before the
+        largest are chosen; see `SteadyShares`. With `regions` the pictures are what the network
+        sees of those, uint8 [B, h, w, 3]. A segmentation is explained where `aim` says.
 
         Raises:
           UnavailableError: the CPU's memory is too small for one picture.
@@ -294,17 +278,14 @@ class Engine(PictureEngine):
         )
 
     def _where(self, region: Region, aim: Aim | None) -> np.ndarray:
-        """The weights of the places, float32 [h, w], see `TargetTensors`: 1 at what is explained.
-
-        A place of an `aim` that the network does not see stands for none.
-        """
+        """The weights of places, float32 [h, w], see `TargetTensors`: 1 at what is explained."""
         rows, columns = self.explainer.places
         weights = np.full((rows, columns), -1, np.float32)
         at = (aim or Aim.of(self.config)).at
         weights[region.part_of((rows, columns))] = 0
         if at is None:
             return weights
-        place = region.place_of(at)
+        place = region.place_of(at)  # of an `aim` that the network does not see there is none
         if place is None and aim is None:
             raise UsageError(
                 f"The network does not see the place {at[0]:g},{at[1]:g}: it sees the middle of "
@@ -359,10 +340,7 @@ class Engine(PictureEngine):
         return results
 
     def warm_up(self) -> None:
-        """Computes a map on each core, where each computes maps of its own.
-
-        The first one takes several times as long as others: it would be an old one when it is seen.
-        """
+        """Computes a map on each core that makes its own: the first takes several times as long."""
 
         def explain(picture: np.ndarray) -> None:
             with tf.device(self._device.scope), suppress(tf.errors.ResourceExhaustedError):
@@ -401,21 +379,17 @@ class Engine(PictureEngine):
             for index, one in enumerate(result.maps):
                 if one.state is State.FLOODED and one.name not in self._flooded:
                     self._flooded.add(one.name)
-                    log.warning("%s: %s", one.name, self._describe_flood(picture, result, index))
+                    layers = self.layers(picture, result, index)
+                    most = max(layers, key=lambda layer: layer.growth[0])
+                    grown = one.magnitude / one.started_magnitude
+                    advice = self.explainer.flood_advice(most.name, result.target)
+                    growth = float(most.growth[0])
+                    text = flood_text(grown, most.name, most.kind, growth, advice)
+                    log.warning("%s: %s", one.name, text)
         return results
 
-    def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
-        layers = self.layers(picture, result, index)
-        most = max(layers, key=lambda layer: layer.growth[0])
-        grown = result.maps[index].magnitude / result.maps[index].started_magnitude
-        advice = self.explainer.flood_advice(most.name, result.target)
-        return flood_text(grown, most.name, most.kind, float(most.growth[0]), advice)
-
     def layers(self, picture: np.ndarray, result: Result, index: int = 0) -> list[LayerRecord]:
-        """`Explainer.layers` for a result of what the network sees, uint8 [h, w, 3].
-
-        A box is explained by its own class, if the target names none.
-        """
+        """`Explainer.layers` of a result for uint8 [h, w, 3]; a box is explained by its class."""
         target: OneTarget = result.target
         place = None
         if isinstance(result, FoundBox):
@@ -424,11 +398,7 @@ class Engine(PictureEngine):
         return self.on_device(self.explainer.layers, picture[None], target, index, place)
 
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
-        """How the maps are made. Waits for the hashes of the network's files.
-
-        `config` belongs to the output; None is the engine's. `further` sections shape this output
-        besides those that shape every output.
-        """
+        """How the maps are made, by its own or another configuration; waits for file hashes."""
         config = config or self.config
         if config.lrp.composite == AUTO:
             config = config.changed(lrp={"composite": self.composite})

@@ -34,12 +34,7 @@ from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.relevance.maps.scale import strength_of
-from realtime_lrp.relevance.maps.targets import (
-    OneTarget,
-    Target,
-    TargetResolver,
-    TargetTensors,
-)
+from realtime_lrp.relevance.maps.targets import OneTarget, Target, TargetResolver, TargetTensors
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region
 

@@ -18,11 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def gallery_of(engine: Engine) -> Gallery:
-    """The gallery and the names that an engine's configuration asks for.
-
-    If it was made with another network or other weights, a warning and `Gallery.other_network` say
-    so: pictures and channels may not go together then.
-    """
+    """The gallery and names that a configuration asks for; warns if another network made them."""
     config = engine.config
     gallery = load_gallery(config)
     gallery.check(engine.explainer.channel_counts())
@@ -40,20 +36,14 @@ def gallery_of(engine: Engine) -> Gallery:
 
 
 def other_network(gallery: Gallery, weights: str | None, name: str, files: Files) -> str:
-    """The network that a gallery was made with, if another one: "the network 'x'"; else "".
-
-    An empty gallery was made with nothing. `weights` are as configured, `files` what the network is
-    read from.
-    """
+    """The network that a gallery was made with if it is not this one: "the network 'x'"; or ""."""
     made = gallery.contents
-    model = gallery.contents.provenance.get("model")
+    model = made.provenance.get("model")
     ours = hashes(files) if made.sha256 else {}
     same = all(ours.get(kind) == one for kind, one in made.sha256.items())
     if isinstance(model, dict) and "random" in (then := model.get("weights"), weights):
         same &= then == weights
-    if not made.sha256:
-        same &= made.network in ("", name)
-    if same:
+    if same and (made.sha256 or made.network in ("", name)):
         return ""
     if made.network == name:
         return f"other weights of {plain(name)}"
@@ -79,7 +69,6 @@ def _warn_of_no_names(file: str, names: ChannelNames) -> None:
 
 def concept_settings(engine: Engine) -> dict[str, str]:
     """The settings that shape what a sidecar says of channels: "concepts.layer", and the names."""
-    names = engine.config.concepts.names
     layer = engine.concept_layer
-    found = {"concepts.layer": layer, "concepts.names": names if layer else None}
+    found = {"concepts.layer": layer, "concepts.names": layer and engine.config.concepts.names}
     return {key: value for key, value in found.items() if value}

@@ -11,10 +11,11 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.applications import APPLICATIONS
-from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortest_times
+from realtime_lrp.config.schema import Followed
+from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, cpu, shortest_times
 from realtime_lrp.engine.measured import Kept, each, network_here, pool
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
@@ -22,26 +23,23 @@ from realtime_lrp.relevance.maps.targets import VERSUS
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph, note_compared
+from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.system.machine import core_count
+from realtime_lrp.video.region import region_of
 
 MAX_KEPT_WEIGHTS = 50_000_000
 """Larger Keras models are not kept but loaded again: VGG16 would take 0.5 GiB all the time, for
 another method that may never be chosen."""
 
 
+# the networks by name whose layers were compared with their steps here: once for each Keras
 COMPARED = Kept("compared.json", bool)
-"""The networks by name whose layers were compared with their steps here: once for each Keras."""
 
 log = logging.getLogger(__name__)
 
 
 def load(config: Config, keep_model: bool, named: bool = True) -> tuple[Network, Graph]:
-    """Loads the configured network and turns its model into a graph.
-
-    Unless it is `named`, no class names are downloaded.
-    With `keep_model` the Keras model stays in memory, as a second copy of the weights, if it is not
-    too large; else `Network.model` is None.
-    """
+    """Loads the configured network; makes a graph, and, unless `keep_model`, frees its model."""
     network = load_configured(config, named)
     model: keras.Model = network.model
     graph = build_graph(model, size=config.model.size)
@@ -100,16 +98,12 @@ def build_explainer(
 def quickest_explainer(
     graph: Graph, network: Network, config: Config, on: Device, moving: bool, also: Sequence[str]
 ) -> Explainer:
-    """The explainer as configured; `auto` is float32 where the network is quicker in it.
-
-    On a CPU both are timed once, as many maps at once as are in flight later. Of a large network
-    typical layers decide: they are its own.
-    """
+    """The explainer as configured; `auto` is float32 if maps or typical layers are quicker."""
     precision = choose_precision(config, moving)
     lrp = config.lrp
     timed = precision == "auto" and not on.is_gpu
-    kind = "a contrast" if VERSUS in lrp.target else "classes"
-    maps = f"{', '.join((lrp.method, lrp.composite, *also))} of {kind}"
+    maps = ", ".join((lrp.method, lrp.composite, *also))
+    maps += " of a contrast" if VERSUS in lrp.target else " of classes"
     size = config.model.size or "its size"
     what = f"{maps}, {network_here(config.model.name)}, {size}, TensorFlow {tf.__version__}"
     times = TIMES.get(what) if timed else None
@@ -137,6 +131,42 @@ def choose_precision(config: Config, moving: bool) -> str:
         raise UnavailableError(
             "This processor cannot compute in bfloat16. Use --precision float32 or auto."
         )
-    if precision != "auto":
-        return precision
-    return "auto" if moving else "float32"
+    return "float32" if precision == "auto" and not moving else precision
+
+
+class Finder:
+    """The detector of `input.follow`: finds things of a class, or of any, without a map."""
+
+    def __init__(self, followed: Followed, on: Device | None = None) -> None:
+        on = on or cpu()
+        model = {key: value for key, value in followed if key != "label"}
+        config = Config().changed(model=model, lrp={"method": "gradient"})
+        try:
+            self._network, graph = load(config, keep_model=False)
+            if graph.boxes is None:
+                raise UsageError("it finds no boxes. Expected a detector.")
+            explainer = build_explainer(graph, self._network, config, on, precision="float32")
+            self._target = explainer.read_target(followed.label or "all")
+        except UsageError as error:
+            error.args = (f"--follow {followed.name}: {error}",)
+            error.about = "follow"  # it is no setting of the network that is explained
+            raise
+        self._explainer = explainer
+        self._device = on
+
+    def __call__(
+        self, pictures: Sequence[np.ndarray] | np.ndarray, aspect: float = 1.0
+    ) -> list[list[FloatBox]]:
+        """The boxes of the things in each picture, uint8 [H, W, 3] RGB, the largest first."""
+        size = self._explainer.input_shape[:2]
+        fit = self._network.fit
+        regions = [region_of(one.shape[:2], size, fit, aspect) for one in pictures]
+        seen = np.stack([one.extract(p) for one, p in zip(regions, pictures, strict=True)])
+        with tf.device(self._device.scope):
+            found = self._explainer.boxes(self._network.prepare(seen), self._target)
+        rows, boxes, sure = (one.numpy() for one in (found.pictures, found.boxes, found.sure))
+        order = np.argsort(-np.prod(boxes[:, 2:] - boxes[:, :2], 1), kind="stable")
+        things: list[list[FloatBox]] = [[] for _ in regions]
+        for n in order[sure[order]]:
+            things[rows[n]].append(regions[rows[n]].in_picture(tuple(boxes[n].tolist())))
+        return things

@@ -1,13 +1,9 @@
 """Measurements of this machine, kept in the user's cache folder, and choices that go by them.
 
-A file that is missing, damaged or cannot be written means that it is measured again; it is never an
-error. What is measured may change; then the version of the package changes with it. Must not import
-TensorFlow.
-
-Whether a map on each core is quicker goes by it: a small network computes a map on each core, a
-large one each map on all cores. The operations of a small network are so short that sharing each
-among threads costs more than it gains; maps of a large one would only get older. TensorFlow takes
-its number of threads from the environment when it is loaded.
+A file that is missing, damaged or cannot be written means that it is measured again. Must not
+import TensorFlow, which takes its number of threads from the environment when it is loaded: a small
+network computes a map on each core, because sharing its short operations among threads costs more
+than it gains; a large one each map on all cores, because maps would only get older.
 """
 
 import os
@@ -18,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from platformdirs import user_cache_path
@@ -36,6 +32,7 @@ CPU_INFO = Path("/proc/cpuinfo")
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -46,12 +43,9 @@ class Kept(Generic[T]):
     kind: type[T]
 
     @property
-    def file(self) -> Path | None:
-        """None for a user without a home folder."""
-        try:
-            return user_cache_path("realtime-lrp") / self.file_name
-        except RuntimeError:
-            return None
+    def file(self) -> Path:
+        """The path of the file; RuntimeError for a user without a home folder."""
+        return user_cache_path("realtime-lrp") / self.file_name
 
     def get(self, what: str) -> T | None:
         """The measurement; None if there is none with this version."""
@@ -59,21 +53,18 @@ class Kept(Generic[T]):
 
     def add(self, what: str, figures: T) -> None:
         """Keeps figures; nothing happens where that is impossible."""
-        file = self.file
-        with suppress(OSError, Error):
-            if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                kept = self._read() | {f"{what}, realtime-lrp {__version__}": figures}
-                with atomic_file(file, overwrite=True) as part:
-                    part.write_bytes(msgspec.json.encode(kept))
+        with suppress(OSError, RuntimeError, Error):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            kept = self._read() | {f"{what}, realtime-lrp {__version__}": figures}
+            with atomic_file(self.file, overwrite=True) as part:
+                part.write_bytes(msgspec.json.encode(kept))
 
     def _read(self) -> dict[str, T]:
         """The figures in the file by key; none where it is damaged."""
-        try:
-            content = self.file.read_bytes() if self.file else b""
-            return msgspec.json.decode(content, type=dict[str, self.kind])  # type: ignore[name-defined]
-        except (OSError, msgspec.MsgspecError, RecursionError):
-            return {}
+        with suppress(OSError, msgspec.MsgspecError, RuntimeError):
+            kind: Any = dict[str, self.kind]  # type: ignore[name-defined]
+            return msgspec.json.decode(self.file.read_bytes(), type=kind)
+        return {}
 
 
 def machine() -> str:
@@ -114,30 +105,22 @@ def pace_of(name: str) -> Pace | None:
     return PACES.get(network_here(name))
 
 
-SLOW = 5.0
-QUICK = 15.0
-"""Maps a second below which a network is slow, and from which on it is quick."""
-
+SLOW = 5.0  # maps a second below which a network is slow
+QUICK = 15.0  # maps a second from which on it is quick
 QUICK_UNLESS_MEASURED = "mobilenet_v2"
 
 
 def quicker_network(name: str, maps_per_s: float) -> str:
-    """Advice on a quick network where one of keras.applications is slow; "" elsewhere.
-
-    Of what was measured as quick it is the network that names most photos correctly; a network that
-    was not measured has to be smaller.
-    """
+    """Advice on the best quick network where one of keras.applications is slow; else ""."""
     if name.lower() not in APPLICATIONS or maps_per_s >= SLOW:
         return ""
     here = (APPLICATIONS.keys() & present_networks()) - {name.lower()}
     paces = {other: pace.best for other in here if (pace := pace_of(other))}
     quick = [other for other, pace in paces.items() if pace >= QUICK]
     smaller = APPLICATIONS[QUICK_UNLESS_MEASURED].megabytes < APPLICATIONS[name.lower()].megabytes
-    if not quick and smaller and QUICK_UNLESS_MEASURED not in paces:
-        quick = [QUICK_UNLESS_MEASURED]
-    if not quick:
+    if not quick and not (smaller and QUICK_UNLESS_MEASURED not in paces):
         return ""
-    best = max(quick, key=lambda other: APPLICATIONS[other].top1)
+    best = max(quick or [QUICK_UNLESS_MEASURED], key=lambda other: APPLICATIONS[other].top1)
     figure = f"{paces[best]:.0f} maps a second" if best in paces else "not measured here"
     advice = f"--model {best} is quicker ({APPLICATIONS[best].megabytes} MB, {figure})"
     return f"{name.lower()} makes {maps_per_s:.1f} maps a second: {advice}"
@@ -149,8 +132,6 @@ a map, else one map is computed at a time."""
 
 SMALL = 100 << 20  # bytes of weights: ResNet50 (98 MB) gains, VGG16 (528 MB) does not
 
-U = TypeVar("U")
-
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -160,18 +141,11 @@ def share_cores(network: str) -> None:
     cores = core_count()
     if "tensorflow" in sys.modules or cores == 1:
         return
-    if gains_by_it(network):
+    pace = pace_of(network)
+    if pace.each_core > pace.all_cores if pace else 0 < weight_bytes(network) <= SMALL:
         os.environ.setdefault(THREADS, "1")
     if os.environ.get(THREADS) == "1":
         _pool = ThreadPoolExecutor(cores, "map")
-
-
-def gains_by_it(network: str) -> bool:
-    """Whether a map on each core is quicker: what was measured says so, else the size."""
-    if pace := pace_of(network):
-        return pace.each_core > pace.all_cores
-    size = weight_bytes(network)
-    return bool(size and size <= SMALL)
 
 
 def pool() -> ThreadPoolExecutor | None:
@@ -184,8 +158,8 @@ def each(function: Callable[[T], U], items: Iterable[T]) -> list[U]:
     return list(_pool.map(function, items) if _pool else map(function, items))
 
 
-def weight_bytes(name: str) -> int | None:
-    """About how large the stored weights of a network are; None where nothing here says so."""
+def weight_bytes(name: str) -> int:
+    """About how large the stored weights of a network are; 0 where nothing here says so."""
     if application := APPLICATIONS.get(name.lower()):
         return application.megabytes << 20
     path = str(FILES.get(name.lower()) or name.removeprefix(HUB))
@@ -195,4 +169,4 @@ def weight_bytes(name: str) -> int | None:
     elif name.startswith(HUB):
         cache = Path(os.environ.get("KAGGLEHUB_CACHE") or os.path.expanduser("~/.cache/kagglehub"))
         files = [file for file in cache.glob("models/**/*.h5") if path in file.parts]
-    return sum(os.path.getsize(file) for file in files if os.path.isfile(file)) or None
+    return sum(os.path.getsize(file) for file in files if os.path.isfile(file))

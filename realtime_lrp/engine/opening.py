@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def engine_for(config: Config, **options: Any) -> Engine:
-    """The engine that a configuration asks for; the options are those that `Engine` takes.
-
-    Of an exported explanation only its own map is there, by an engine with the same attributes.
-    """
+    """The engine of a configuration; of an exported explanation one with the same attributes."""
     if is_exported(config.model.name):
         from realtime_lrp.engine.exported import ExportedEngine
 

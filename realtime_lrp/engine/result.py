@@ -25,42 +25,28 @@ if TYPE_CHECKING:
     from realtime_lrp.relevance.maps.detections import DrawnBoxes
 
 NOT_FINITE = "the maps of single channels hold NaN or Inf"
-
-TOP = 4
-"""How many channels are shown."""
-
-NOTHING = 0.01
-"""A channel has no map where it has at most this share of the largest map's relevance."""
+TOP = 4  # channels that are shown
+NOTHING = 0.01  # a channel with at most this share of the largest map's relevance has no map
 
 
 def shares_of(relevance: np.ndarray) -> np.ndarray:
-    """The relevance of channels [..., channels], divided by the sum of magnitudes of all: -1 to 1.
-
-    Shares compare between pictures; where no channel has relevance, they are 0.
-    """
+    """Relevance [..., channels] divided by the sum of all magnitudes: -1 to 1; 0 without any."""
     magnitudes = np.abs(relevance).sum(-1, keepdims=True)
     return relevance / np.where(magnitudes > 0, magnitudes, 1)
 
 
 @dataclass(frozen=True)
 class ConceptRequest:
-    """Which channels are wanted: of `Engine.concept_layer` where no layer is named.
-
-    `channel` is wanted even if it is none of the largest. A detector's channels belong to the box
-    that lies most on the place `near` in the picture, else to the surest.
-    """
+    """Which channels are wanted: of `Engine.concept_layer` where no layer is named."""
 
     layer: str = ""
-    channel: int | None = None
-    near: FloatBox | None = None
+    channel: int | None = None  # wanted even if it is none of the largest
+    near: FloatBox | None = None  # of a detector the box most on this place counts, else the surest
 
 
 @dataclass(frozen=True)
 class Aim:
-    """The explained place of a segmentation, and whether its class is set against another.
-
-    Other networks take no notice.
-    """
+    """The explained place of a segmentation, and whether its class is set against another."""
 
     at: tuple[float, float] | None = None  # x, y in shares of the picture; None: the largest region
     pixel: bool = False  # whether that is the pixel alone, not the region of one class around it
@@ -82,8 +68,7 @@ class Batch:
     concepts: ConceptRequest | None  # the channels that are wanted too, or None
     prior: np.ndarray | None  # see `Engine.begin`
     aim: Aim
-    # `region`, `around` and `contrast` of a `TargetTensors`, of a segmentation
-    where: dict[str, np.ndarray]
+    where: dict[str, np.ndarray]  # of a segmentation, fields of its `TargetTensors`
 
     def parts(self, count: int) -> list[Batch]:
         """The batch in a number of parts at most, in order."""
@@ -104,8 +89,7 @@ class Batch:
 class DrawnMap:
     """A map of one picture, as it is drawn."""
 
-    # int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`
-    strength: np.ndarray
+    strength: np.ndarray  # int8 [h, w] or [h, w, C] at the network's input, see `strength`
     scale: float  # the relevance that is drawn at full strength
     total: float  # the sum of the raw map
     magnitude: float  # the sum of its magnitudes
@@ -128,12 +112,9 @@ class MapKind:
 
     name: str  # the composite or method that it comes from
     by_rules: bool = True  # whether it follows the rules of a composite
-    # whether its sum is a difference of scores, as for integrated gradients
-    difference: bool = False
+    difference: bool = False  # whether its sum is a difference of scores (integrated gradients)
     of_scores: bool = True  # whether it explains scores from 0 to 1; a regression has any values
-    # how much relevance may be missing before that is marked, as a share of what started; None
-    # where the sum is no share of it
-    tolerance: float | None = None
+    tolerance: float | None = None  # share of what started that may be missing; None: no account
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +123,7 @@ class ResultMap(DrawnMap):
 
     kind: MapKind  # what it is a map of
     signed: bool  # whether it can be negative
-    # the sum of relevance at the network's output, with the sign of each logit where the composite
-    # asks for it
-    started: float
+    started: float  # the sum of relevance at the output, with logits' signs if the composite asks
     started_magnitude: float  # the sum of its magnitudes there
     taken_by_biases: float  # the sum that biases took on the way
 
@@ -201,8 +180,7 @@ class ConceptResult:
     """The channels of a layer with the largest shares of the relevance of one picture."""
 
     layer: str  # the layer's name, "" where the network has none to choose
-    # `TOP` channels, the largest share first by magnitude; fewer where the layer has fewer, none
-    # with a problem. A channel that was asked for is among them
+    # up to `TOP` channels, the largest share first; a channel that was asked for is among them
     maps: tuple[ConceptMap, ...] = ()
     # float32 [channels], the shares of all channels, as of `ConceptMap`
     by_channel: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -227,10 +205,7 @@ class ConceptResult:
 
 
 class Segments(NamedTuple):
-    """The classes of a picture by a segmentation, and the explained region.
-
-    Arrays are [h, w], the places of the answer that lie on the picture.
-    """
+    """Classes by a segmentation at the places [h, w] on the picture, and the explained region."""
 
     classes: np.ndarray  # int32, the class of each place
     region: np.ndarray  # bool, the places that are explained
@@ -256,20 +231,14 @@ class Result:
     """The explanation of one picture; all its numbers are finite."""
 
     scores: np.ndarray  # float32 [classes]
-    # the scores that are explained: their sum, and the sum of their magnitudes
-    explained: tuple[float, float]
+    explained: tuple[float, float]  # the sum of explained scores, and of their magnitudes
     region: Region  # the part of the picture that the network saw
-    # the map, followed by the additional ones of the engine; a detector sums up its boxes
-    maps: tuple[ResultMap, ...]
+    maps: tuple[ResultMap, ...]  # the map, then additional ones; a detector sums up its boxes
     target: Target  # what is explained
-    # float32 [channels], the relevance of the first map in each channel of the engine's concept
-    # layer; None where it has none
-    by_channel: np.ndarray | None = None
-    # the channels of a layer with their maps; None where they were not asked for
-    concepts: ConceptResult | None = None
+    by_channel: np.ndarray | None = None  # float32 [channels], relevance in the concept layer
+    concepts: ConceptResult | None = None  # channels with their maps, if they were asked for
     segments: Segments | None = None  # what a segmentation finds; None of other networks
-    # a detector's boxes, the surest first; their sum is this result. None of other networks
-    found: tuple[FoundBox, ...] | None = None
+    found: tuple[FoundBox, ...] | None = None  # a detector's boxes, the surest first
 
     @property
     def relevance(self) -> np.ndarray:
@@ -295,11 +264,7 @@ Kind = tuple[MapKind, Sequence[bool]]  # and for each picture whether it can be 
 def fetch_results(
     output: Explained, batch: Batch, kinds: Sequence[Kind], layer: str = ""
 ) -> list[Result]:
-    """Waits for a batch and splits it into one result for each picture.
-
-    `after` gave strength, scale, total and magnitude. `layer` is the one whose channels are in the
-    output. Raises `tf.errors.OpError` where the device failed on the batch.
-    """
+    """Waits for a batch; a result for each picture, perhaps with the channels of a `layer`."""
     pictures = output.found.pictures.numpy() if output.found else range(len(batch.pictures))
     by_map = [
         _result_maps(*tensors, pictures)
@@ -422,23 +387,21 @@ def fetch_concepts(layer: str, output: ChannelOutput) -> list[ConceptResult]:
         one.numpy().reshape(*numbers.shape, *one.shape[1:]) for one in output.drawn
     )
 
-    def concept(picture: int, place: int) -> ConceptMap:
-        at = (picture, place)
-        channel = int(numbers[picture, place])
-        return ConceptMap(
-            strengths[at], float(scales[at]), float(totals[at]), float(magnitudes[at]),
-            partial(_fetch, output.maps, at),
-            channel, float(at_layer[picture, channel]), float(shares[picture, channel]),
-        )  # fmt: skip
-
     results = []
     for picture, of_all in enumerate(shares):
-        if np.isfinite(of_all).all() and np.isfinite(magnitudes[picture]).all():
-            maps = [concept(picture, place) for place in range(numbers.shape[1])]
-            maps.sort(key=lambda one: -abs(one.share))
-            results.append(ConceptResult(layer, tuple(maps), of_all))
-        else:
+        if not (np.isfinite(of_all).all() and np.isfinite(magnitudes[picture]).all()):
             results.append(ConceptResult(layer, problem=NOT_FINITE))
+            continue
+        maps = [
+            ConceptMap(
+                strengths[at], float(scales[at]), float(totals[at]), float(magnitudes[at]),
+                partial(_fetch, output.maps, at),
+                channel, float(at_layer[picture, channel]), float(of_all[channel]),
+            )
+            for at, channel in (((picture, n), int(c)) for n, c in enumerate(numbers[picture]))
+        ]  # fmt: skip
+        maps.sort(key=lambda one: -abs(one.share))
+        results.append(ConceptResult(layer, tuple(maps), of_all))
     return results
 
 

@@ -35,10 +35,9 @@ def area_list(engine: Engine, segments: Segments) -> list[tuple[str, float]]:
 
 def why(engine: Engine, segments: Segments) -> str:
     """The explained class in words: why: “cat”, not “background”, here."""
-    against = ""
-    if segments.contrast:
-        other = class_name(engine, segments.other)
-        against = f", not {other if segments.other < 0 else f'“{other}”'}"
+    other = class_name(engine, segments.other)
+    other = other if segments.other < 0 else f"“{other}”"
+    against = f", not {other}" if segments.contrast else ""
     return f"why: “{class_name(engine, segments.label)}”{against}, here"
 
 
@@ -54,10 +53,7 @@ def region_outlines(
     name: Callable[[str], str] = lambda label: label,
     inside: str = "{share} inside",
 ) -> tuple[Outline, ...]:
-    """The outlines of a picture's regions with their names, the explained one first.
-
-    `name` writes a label, for example in another language.
-    """
+    """The outlines of regions with names, which `name` may translate, the explained one first."""
 
     def named(index: int, area: float) -> str:
         return f"{name(engine.label(index))} {100 * area:.0f} %"
@@ -118,12 +114,11 @@ def place_of(
 
 def inmost_place(segments: Segments, index: int) -> tuple[int, int] | None:
     """The row and column deepest inside the largest region of a class; None without a region."""
-    parts = _connected(segments.classes == index)
-    if not parts:
-        return None
-    depth = cv2.distanceTransform(parts[0][0], cv2.DIST_L2, 3)
-    row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-    return int(row), int(column)
+    for mask, _ in _connected(segments.classes == index):
+        depth = cv2.distanceTransform(mask, cv2.DIST_L2, 3)
+        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+        return int(row), int(column)
+    return None
 
 
 def _outline(
@@ -139,8 +134,8 @@ def _outline(
         x, y = column + 0.5 + radius * np.cos(angles), row + 0.5 + radius * np.sin(angles)
         lines = [np.stack([x, y], -1)]
     else:
-        factor = -(-FINE // min(rows, columns)) if min(rows, columns) < FINE else 1
-        fine = np.kron(mask, np.ones((factor, factor), np.uint8)) if factor > 1 else mask
+        factor = max(1, -(-FINE // min(rows, columns)))
+        fine = np.kron(mask, np.ones((factor, factor), np.uint8))
         found, _ = cv2.findContours(np.pad(fine, 1), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
         smooth = (cv2.approxPolyDP(line, 1.0, True)[:, 0] for line in found)
         lines = [(line - 0.5) / factor for line in smooth if len(line) > 2]

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 MARGIN = 0.3  # how much the network sees beside a thing, as a share of the thing's longer side
 
-SMOOTHED_S = 0.25
-"""Seconds after which a region has gone all but 1/e of the way to the thing that it follows."""
-
+SMOOTHED_S = 0.25  # seconds after which a region has gone all but 1/e of the way to its thing
 KEPT_S = 1.0  # seconds for which a lost thing is taken to be at its last place
 LARGER = 1.5  # another thing is followed once it is this many times as large as the followed one
 
@@ -51,7 +49,7 @@ class Sight:
         self._fit = fit
         self._find: Find | None = None
         if chosen.follow:
-            from realtime_lrp.engine.finding import Finder  # needs TensorFlow
+            from realtime_lrp.engine.loading import Finder  # needs TensorFlow
 
             self._find = Finder(chosen.follow, on)
         self._track = Track()
@@ -72,20 +70,16 @@ class Sight:
         self, pictures: Sequence[np.ndarray] | np.ndarray, fixed: FloatBox | None = None,
         aspect: float = 1.0, times: Sequence[float] = (), source: object = "",
     ) -> list[Region]:  # fmt: skip
-        """The regions of pictures, uint8 [H, W, 3] RGB: the `fixed` one, or the thing's.
-
-        Pictures with `times`, in seconds, follow each other in a `source`; others stand alone.
-        """
+        """The regions of pictures, uint8 [H, W, 3]; those with `times` (s) follow each other."""
         sizes = [picture.shape[:2] for picture in pictures]
         if fixed or not self._find:
             return [self.region(size, aspect, fixed) for size in sizes]
-        shape = self._size[1] / self._size[0] / aspect
         regions = []
         for n, (found, size) in enumerate(zip(self._find(pictures, aspect), sizes, strict=True)):
-            box = around(found[0], size, shape) if found else None
+            around_it = partial(around, size=size, shape=self._size[1] / self._size[0] / aspect)
+            box = around_it(found[0]) if found else None
             if times:
-                fit_to = partial(around, size=size, shape=shape)
-                box = self._track(found, times[n], source, fit_to)
+                box = self._track(found, times[n], source, around_it)
             region = region_of(size, self._size, self._fit, aspect, box)
             regions.append(replace(region, found=box is not None))
         return regions
@@ -153,12 +147,11 @@ class PictureEngine:
         if regions is None:
             regions = self.sight.regions(pictures, self.sight.fixed)
             pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
-        if targets is None:
-            targets = [self.explainer.target] * len(pictures)
-        if len(targets) != len(pictures):
+        count = len(pictures)
+        targets = [self.explainer.target] * count if targets is None else targets
+        if len(targets) != count:
             raise UsageError(
-                f"Expected one target for each of {len(pictures)} pictures. "
-                f"Received {len(targets)}."
+                f"Expected one target for each of {count} pictures. Received {len(targets)}."
             )
         return pictures, regions, list(map(self.explainer.read_target, targets))
 
@@ -171,12 +164,6 @@ class Track:
         self._seen = self._time = -math.inf
         self._box: np.ndarray | None = None  # float64 [4], smoothed
 
-    def _same(self, found: Sequence[FloatBox]) -> FloatBox:
-        """The thing that was followed before, else the largest."""
-        before = tuple(self._box) if self._box is not None else (0.0, 0.0, 0.0, 0.0)
-        one = max(found, key=lambda other: overlap(before, other))
-        return one if overlap(before, one) and LARGER * area(one) > area(found[0]) else found[0]
-
     def __call__(
         self, found: Sequence[FloatBox], now: float, source: object,
         around: Callable[[FloatBox], Box],
@@ -186,14 +173,17 @@ class Track:
             self._box = None
         self._source, passed, self._time = source, max(now - self._time, 0.0), now
         if found:
-            thing = self._same(found)
+            before = tuple(self._box) if self._box is not None else (0.0, 0.0, 0.0, 0.0)
+            thing = max(found, key=lambda other: overlap(before, other))
+            if not overlap(before, thing) or LARGER * area(thing) <= area(found[0]):
+                thing = found[0]  # the largest, in place of the one that was followed
             self._seen = now
             new = np.array(thing)
             if self._box is not None:
                 kept = math.exp(-passed / SMOOTHED_S)
                 smoothed = kept * self._box + (1 - kept) * new
-                x0, y0, x1, y1 = around(tuple(smoothed))
-                holds = x0 <= thing[0] and y0 <= thing[1] and x1 >= thing[2] and y1 >= thing[3]
+                box = np.array(around(tuple(smoothed)))
+                holds = (box[:2] <= new[:2]).all() and (box[2:] >= new[2:]).all()
                 new = smoothed if holds else new
             self._box = new
         elif now - self._seen > KEPT_S:
@@ -202,10 +192,7 @@ class Track:
 
 
 def around(thing: FloatBox, size: tuple[int, int], shape: float) -> Box:
-    """The box around a thing with its margin, in a picture of (rows, columns).
-
-    Its width divided by its height is `shape`, where the picture has room for that.
-    """
+    """The box around a thing with its margin; width / height is `shape` if there is room."""
     rows, columns = size
     x0, y0, x1, y1 = thing
     margin = 2 * MARGIN * max(x1 - x0, y1 - y0)

@@ -43,36 +43,25 @@ def sight_note(result: Result) -> str:
 
 
 def best_answer(engine: Engine, result: Result) -> str:
-    """The best label with its score in percent, "goldfish  93%".
-
-    A detector has the labels of all boxes, in the same order from picture to picture; a
-    segmentation its largest classes, each with the share of the picture that it covers.
-    """
+    """The best label, "goldfish  93%"; of boxes all, by their numbers; or the largest classes."""
     if result.segments:
         areas = result.segments.areas()
-        things = [one for one in areas if one[0] != engine.explainer.background] or areas
-        texts = (_label_and_score(engine.label(index), area) for index, area in things[:3])
-        return ", ".join(texts)
-    if result.found is None:
-        ((name, score),) = top_scores(engine.label, result.scores, 1)
+        scores = [one for one in areas if one[0] != engine.explainer.background][:3] or areas[:3]
+    elif result.found is None:
+        best = int(np.argmax(result.scores))
+        scores = [(best, float(result.scores[best]))]
         if engine.explainer.classes == 1:  # a value, which is no share of anything
-            return f"{name}  {score:.4g}"
-        return _label_and_score(name, score)
-    boxes = sorted(result.found, key=lambda one: one.number)
-    texts = (_label_and_score(engine.label(one.label), one.score) for one in boxes)
+            return f"{engine.label(best)}  {scores[0][1]:.4g}"
+    else:
+        boxes = sorted(result.found, key=lambda one: one.number)
+        scores = [(one.label, one.score) for one in boxes]
+    shares = (f"{share:.0%}" if share >= 0.01 else "<1%" for _, share in scores)
+    texts = (f"{engine.label(n)}  {share}" for (n, _), share in zip(scores, shares, strict=True))
     return ", ".join(texts) or nothing_found(result.target, engine.label)
 
 
-def _label_and_score(name: str, score: float) -> str:
-    percent = f"{score:.0%}" if score >= 0.01 else "<1%"
-    return f"{name}  {percent}"
-
-
 def score_list(engine: Engine, result: Result) -> str:
-    """The three best labels with their scores, or the labels of all boxes: "cup 0.93, moon 0.02".
-
-    Of a segmentation the largest classes and what is explained.
-    """
+    """Labels with scores, "cup 0.93, moon 0.02": the three best, all boxes, or largest classes."""
     if result.segments:
         areas = area_list(engine, result.segments)[:3]
         listed = ", ".join(f"{name} {area:.0%}" for name, area in areas)
@@ -84,17 +73,8 @@ def score_list(engine: Engine, result: Result) -> str:
     return listed or nothing_found(result.target, engine.label)
 
 
-def answer_line(engine: Engine, result: Result) -> str:
-    """The line under a recording's picture: best label, score, number of perturbed passes."""
-    notes = passes_note(engine, result), sight_note(result)
-    return "   ".join([best_answer(engine, result), *filter(None, notes)])
-
-
 def passes_note(engine: Engine, result: Result) -> str:
-    """The number of perturbed passes; of integrated gradients also how complete their map is.
-
-    For example "(mean of 20 passes, 99.2% of the difference)"; empty without such passes.
-    """
+    """The perturbed passes: "(mean of 20 passes, 99.2% of the difference)"; "" without."""
     passes = engine.explainer.passes
     first = result.maps[0]
     if not passes:
@@ -108,10 +88,7 @@ def passes_note(engine: Engine, result: Result) -> str:
 def describe_target(
     engine: Engine, target: Target, scores: Sequence[tuple[str, float]] = ()
 ) -> str:
-    """A target in words, with class names in place of indices.
-
-    With `scores`, which `top_scores` returns, "top1" names the class.
-    """
+    """A target in words, with class names; with `scores` of `top_scores` "top1" names the class."""
     known = TARGETS.get(str(target))
     if engine.detects and known:
         return EACH_BOX
@@ -154,30 +131,20 @@ LOSS_EVERY = 100
 """The layer that lost most is looked for in every hundredth map that lost relevance: the search
 costs as much as a map."""
 
-THE_MAP = "the map"
-"""How messages name the only map of a run."""
-
 INSPECT = "realtime-lrp inspect shows every layer"
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The place that loses, or gains, most relevance, with its share of what started.
+    """The place that loses most relevance."""
 
-    Below 0 it is gained. Without a layer integrated gradients lose it, which need more
-    samples.
-    """
-
-    layer: str | None
-    share: float
+    layer: str | None  # None of integrated gradients, which need more samples
+    share: float  # of what started; below 0 it is gained
     kind: str = ""  # the layer's type
 
 
 def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 0) -> Loss:
-    """Looks for the layer that loses most relevance; costs as much as a map.
-
-    With several boxes it is looked for in the map that loses most.
-    """
+    """Looks for the layer that loses most relevance, of the worst box; costs as much as a map."""
     if result.found:
         result = max(result.found, key=lambda one: abs(one.maps[index].lost))
     one = result.maps[index]
@@ -208,10 +175,7 @@ class Losses:
         self._groups = _Group(True), _Group(False)
 
     def add(self, picture: np.ndarray, result: Result) -> str | None:
-        """Adds the map of uint8 [h, w, 3], what the network saw.
-
-        Returns the layer that lost most, or None where the account closes.
-        """
+        """Adds the map of uint8 [h, w, 3]; gives the layer that lost most, None if it closes."""
         self._maps += 1
         one = result.maps[0]
         if one.closes:
@@ -226,49 +190,36 @@ class Losses:
     @property
     def notes(self) -> list[str]:
         """A line about maps that show almost nothing and one about those that lack a part."""
-        return [
-            loss_text(
-                f"{one.count} of {self._maps} maps" if self._maps > 1 else THE_MAP,
-                one.loss, one.missing, one.vanished, self._engine.explainer.gives_biases_nothing,
+        return [self._note(group) for group in self._groups if group.count]
+
+    def _note(self, group: _Group) -> str:
+        """Says what is missing from maps, in which layer it was lost, and what to do."""
+        maps = f"{group.count} of {self._maps} maps" if self._maps > 1 else "the map"
+        loss = group.loss
+        missing = group.missing
+        share = f"{'up to ' if self._maps > 1 else ''}{abs(missing):.0%}"
+        if loss.layer is None:
+            return (
+                f"the sum of {maps} is {share} away from the difference of the scores. Expected "
+                "less: raise lrp.samples."
             )
-            for one in self._groups
-            if one.count
-        ]  # fmt: skip
-
-
-def loss_text(
-    maps: str, loss: Loss, missing: float, vanished: bool, by_weights_alone: bool = False
-) -> str:
-    """Says what is missing from maps, in which layer it was lost, and what to do.
-
-    `missing` is how much, at most, as a share of what started; below 0 it is too much. `vanished`:
-    almost everything is missing. `by_weights_alone`: the composite gives biases nothing.
-    """
-    up_to = "" if maps == THE_MAP else "up to "
-    if loss.layer is None:
-        return (
-            f"the sum of {maps} is {up_to}{abs(missing):.0%} away from the difference of the "
-            "scores. Expected less: raise lrp.samples."
-        )
-    verb = "lost" if loss.share >= 0 else "added"
-    where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
-    advice = "If that is too much, choose another --composite"
-    if missing > 0 and ("epthwise" in loss.kind or "Separable" in loss.kind):
-        advice = (
-            "A window of this layer without a positive contribution has no pixel to hand its "
-            "relevance to; --composite epsilon loses nothing there"
-        )
-    elif by_weights_alone and missing > 0:
-        advice = (
-            "Where only its bias drives a neuron, this composite loses the neuron's relevance; "
-            "--composite epsilon_plus_flat accounts for it"
-        )
-    share = f"{up_to}{abs(missing):.0%}"
-    if vanished:
-        what = f"less than 1% of the relevance that started is left in {maps}"
-        where += ". The map shows how the rest is spread"
-    elif missing >= 0:
-        what = f"{share} of the relevance that started is missing from {maps}"
-    else:
-        what = f"{share} of the relevance that started was added to {maps}"
-    return f"{what}{where}. {advice}; {INSPECT}."
+        verb = "lost" if loss.share >= 0 else "added"
+        where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
+        advice = "If that is too much, choose another --composite"
+        if missing > 0 and ("epthwise" in loss.kind or "Separable" in loss.kind):
+            advice = (
+                "A window of this layer without a positive contribution has no pixel to hand its "
+                "relevance to; --composite epsilon loses nothing there"
+            )
+        elif self._engine.explainer.gives_biases_nothing and missing > 0:
+            advice = (
+                "Where only its bias drives a neuron, this composite loses the neuron's relevance; "
+                "--composite epsilon_plus_flat accounts for it"
+            )
+        if group.vanished:
+            what = f"less than 1% of the relevance that started is left in {maps}"
+            where += ". The map shows how the rest is spread"
+        else:
+            change = "is missing from" if missing >= 0 else "was added to"
+            what = f"{share} of the relevance that started {change} {maps}"
+        return f"{what}{where}. {advice}; {INSPECT}."

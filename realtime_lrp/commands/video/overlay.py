@@ -29,7 +29,7 @@ from realtime_lrp.engine.boxes import BoxNumbers, drawn_map, look_of, outlines_o
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.opening import engine_for
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import Losses, answer_line, best_answer
+from realtime_lrp.engine.wording import Losses, best_answer, passes_note, sight_note
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.names import begin_hashing
 from realtime_lrp.realtime.stats import Stats
@@ -241,7 +241,8 @@ def _drawable(engine: Engine, look: Look, result: Result | None, region: Region)
     if result is None:
         nothing = np.zeros(engine.explainer.input_shape[:2], np.int8)
         return DrawableMap(Drawn(nothing, 0.0), region.box, "no map")
-    line = answer_line(engine, result)
+    notes = passes_note(engine, result), sight_note(result)
+    line = "   ".join([best_answer(engine, result), *filter(None, notes)])
     boxes = outlines_of(engine, result)
     return DrawableMap(drawn_map(result, look), region.box, line, boxes)
 

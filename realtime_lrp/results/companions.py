@@ -1,4 +1,4 @@
-"""Maps kept as data: files beside films and pictures, lines of sidecars, arrays.
+"""Maps kept as data: files beside films and pictures, lines of sidecars, arrays, snapshots.
 
 Must not import TensorFlow: the live view opens its window before.
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.result import FoundBox, Result, Segments, shares_of
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.relevance.maps.targets import class_label
 from realtime_lrp.system import files
+from realtime_lrp.video.pictures import encode_picture, write_picture
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -30,12 +33,10 @@ CHUNK = 256  # maximum number of maps in a file
 
 def companions_of(target: Path, sidecar: bool, summary: bool, maps: Path | None) -> dict[str, Path]:
     """The wanted files beside an output: "sidecar" (JSON lines), "summary", "maps" -> path."""
-    paths = {
-        "sidecar": target.with_suffix(".jsonl") if sidecar else None,
-        "summary": target.with_suffix(".summary.png") if summary else None,
-        "maps": maps / target.stem if maps else None,
-    }
-    return {kind: path for kind, path in paths.items() if path}
+    paths = {"sidecar": target.with_suffix(".jsonl")} if sidecar else {}
+    if summary:
+        paths["summary"] = target.with_suffix(".summary.png")
+    return paths | ({"maps": maps / target.stem} if maps else {})
 
 
 def check_companions(paths: Mapping[str, Path], replace: bool) -> None:
@@ -51,12 +52,7 @@ def check_companions(paths: Mapping[str, Path], replace: bool) -> None:
 class Companions:
     """The files beside an output while they are written; they appear when the stack is closed.
 
-    A file of raw maps holds up to `CHUNK` of them, summed over the channels: relevance, float16
-    [n, h, w], the maps at the network's input divided by their scale; scale, float32 [n], powers of
-    two, because raw relevance is too small for float16; names, frame numbers or file names; times,
-    seconds (0 for pictures); box, [n, 4], the region of the picture: x0, y0, x1, y1; provenance,
-    how the maps were made, JSON; of a detector also `box_arrays`. `parts` says what is wanted ->
-    its temporary path.
+    docs/recordings.md explains them. `parts` says what is wanted -> its temporary path.
     """
 
     def __init__(self, paths: Mapping[str, Path], stack: ExitStack, replace: bool):
@@ -98,6 +94,7 @@ class Companions:
         relevance = result.relevance.sum(-1, dtype=np.float32)
         largest = float(np.abs(relevance).max())
         scale = float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+        # the scale is a power of two, because raw relevance is too small for float16
         small = (relevance / np.float32(scale)).astype(np.float16)
         boxes = record.get("boxes")
         self._held.append((small, scale, name, seconds, result.region.box, boxes))
@@ -133,24 +130,13 @@ TOP_CONCEPTS = 4  # how many channels of a layer a sidecar names
 def map_record(
     engine: Engine, target: str, result: Result, names: Mapping[int, str] | None = None
 ) -> dict[str, Any]:
-    """A sidecar's record of a map.
-
-    region is what the network saw, x0, y0, x1, y1 in pixels of the picture, followed whether that
-    holds the thing to follow. relevance_sum is the sum of the raw map, started the relevance at the
-    output, taken_by_biases the part that biases took, lost the rest (started and lost are None for
-    maps without an account). centre is the mean position [x, y] of absolute relevance, spread its
-    root mean square distance from there, in pixels of the picture; None if the map is zero
-    everywhere. A detector has boxes, each with its place in the picture and the share of its
-    positive relevance inside. A box keeps its number through a recording. A
-    segmentation has a `segment_record`.
-    """
+    """A sidecar's record of a map; docs/recordings.md explains its fields."""
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
     best = top_scores(_given_label(engine), result.scores)
-    top = [{"label": name, "probability": round(p, 6)} for name, p in best]
     first = result.maps[0]
     record = {
-        "top5": top,
+        "top5": [{"label": name, "probability": round(p, 6)} for name, p in best],
         "target": target,
         "region": list(result.region.box),
         "relevance_sum": float(relevance.sum()),
@@ -172,12 +158,7 @@ def map_record(
 
 
 def segment_record(engine: Engine, segments: Segments) -> dict[str, Any]:
-    """A sidecar's record of the explained region of a segmentation, and of all its classes.
-
-    class is the explained one, against the one that it is set against, None without; area is the
-    share of the picture, inside the share of positive relevance in the region. classes lists all
-    that are found, the largest first.
-    """
+    """A sidecar's record of the explained region of a segmentation, and of all its classes."""
     label = _given_label(engine)
     other = "rest" if segments.other < 0 else label(segments.other)
     return {
@@ -192,11 +173,7 @@ def segment_record(engine: Engine, segments: Segments) -> dict[str, Any]:
 
 
 def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """A sidecar's records of a map's concepts: the channels with the largest shares, best first.
-
-    A share is negative where the channel speaks against what is explained; a channel without a name
-    has none. `by_channel` is float32 [channels].
-    """
+    """The channels with the largest shares of float32 [channels], best first; below 0: against."""
     shares = shares_of(by_channel.astype(np.float64))
     if not np.abs(shares).max() > 0:
         return []
@@ -216,14 +193,7 @@ def _given_label(engine: Engine) -> Callable[[int], str]:
 def raw_map_arrays(
     engine: Engine, target: str, result: Result, provenance: Provenance
 ) -> dict[str, Any]:
-    """The arrays in an .npz file of one map.
-
-    relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the five
-    best; box: x0, y0, x1, y1 of the region in the picture; provenance: JSON. Of a detector
-    also `box_arrays`, and found_maps, float32 [n, h, w, 3], the map of each box. Of a segmentation
-    also region, bool [h, w], the places that are explained; classes, int32 [h, w], the class of
-    each place; class and inside, as of `segment_record`.
-    """
+    """The arrays in an .npz file of one map; docs/recordings.md explains them."""
     arrays = {
         "relevance": result.relevance,
         "scores": result.scores,
@@ -232,10 +202,10 @@ def raw_map_arrays(
         "box": np.array(result.region.box),
         KEY: np.array(provenance.as_json()),
     }
-    if result.segments:
-        of_region = segment_record(engine, result.segments)
-        arrays |= {"region": result.segments.region, "classes": result.segments.classes}
-        arrays |= {"class": np.array(of_region["class"]), "inside": np.array(of_region["inside"])}
+    if segments := result.segments:
+        of_region = segment_record(engine, segments)
+        arrays |= {"region": segments.region, "classes": segments.classes}
+        arrays |= {key: np.array(of_region[key]) for key in ("class", "inside")}
     if result.found is not None:
         arrays |= box_arrays([box_records(engine, result.found, {})])
         maps = [one.maps[0].relevance for one in result.found]
@@ -260,10 +230,7 @@ def box_records(
 
 
 def box_arrays(of_maps: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """The boxes of several maps as arrays: found_in, int [n], which map each belongs to; the rest.
-
-    found_box is float64 [n, 4], the others are named after the keys of `box_records`.
-    """
+    """The boxes of maps as arrays: found_in, int [n], whose they are; found_box, float64 [n, 4]."""
     rows = [(n, one) for n, of_map in enumerate(of_maps) for one in of_map]
     types = {"box": float, "label": str, "score": float, "inside": float, "number": int}
     return {"found_in": np.array([n for n, _ in rows], int)} | {
@@ -290,3 +257,74 @@ def _centre_and_spread(
     centre = [float(of_columns @ x), float(of_rows @ y)]
     squares = of_columns @ (x - centre[0]) ** 2 + of_rows @ (y - centre[1]) ** 2
     return [round(value, 2) for value in centre], round(float(np.sqrt(squares)), 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A snapshot; pictures are uint8 [H, W, 3] RGB."""
+
+    canvas: np.ndarray  # the view as shown, without menus
+    picture: np.ndarray  # the camera's part of it
+    explained_picture: np.ndarray | None  # None where it is the same
+    engine: Engine
+    target: str  # in words
+    result: Result
+    probe: bool
+    followed_channel: int | None
+    config: Config
+    further: Mapping[int, Snapshot] = field(default_factory=dict)  # networks, from number 2 on
+
+
+def save_snapshot(png: Path, snapshot: Snapshot) -> None:
+    """Writes NAME.png and, beside it, NAME.npz, whose arrays docs/live.md explains."""
+    with files.atomic_file(png.with_suffix(".npz")) as part, part.open("wb") as file:
+        write_data(file, snapshot)
+    description = _provenance(snapshot).as_json()
+    write_picture(png, snapshot.canvas, overwrite=False, description=description)
+
+
+def write_data(file: IO[bytes], snapshot: Snapshot) -> None:
+    """Writes what NAME.npz holds, see `save_snapshot`."""
+    arrays = _arrays(snapshot)
+    arrays |= {"picture": snapshot.picture, "config": as_yaml(Settings(snapshot.config, {}))}
+    for number, one in snapshot.further.items():
+        arrays |= {f"{name}_{number}": value for name, value in _arrays(one).items()}
+    np.savez_compressed(file, **arrays)
+
+
+def encode_view(snapshot: Snapshot) -> bytes:
+    """The bytes of NAME.png, see `save_snapshot`."""
+    return encode_picture(".png", snapshot.canvas, _provenance(snapshot).as_json())
+
+
+def _provenance(snapshot: Snapshot) -> Provenance:
+    return snapshot.engine.provenance(snapshot.config, "live")
+
+
+def _arrays(snapshot: Snapshot) -> dict[str, Any]:
+    engine = snapshot.engine
+    result = snapshot.result
+    explained = snapshot.explained_picture
+    asked = {
+        "method": engine.config.lrp.method, "map": engine.name, "precision": engine.precision,
+        "device": engine.device, "weights": engine.config.model.weights, "probe": snapshot.probe,
+        "followed_channel": snapshot.followed_channel, "explained": result.explained,
+        "sums": [one.total for one in result.maps],
+    }  # fmt: skip
+    concepts = result.concepts
+    of_channels: dict[str, Any] = {}
+    if concepts and concepts.maps:
+        of_channels = {
+            "concept_layer": np.array(concepts.layer),
+            "concept_channels": np.array([one.channel for one in concepts.maps]),
+            "concept_shares": np.array([one.share for one in concepts.maps], np.float32),
+            "concept_maps": np.array([one.relevance.sum(-1) for one in concepts.maps]),
+        }
+    return {
+        **raw_map_arrays(engine, snapshot.target, result, _provenance(snapshot)),
+        "further": np.array([one.relevance for one in result.maps[1:]]),
+        "names": np.array([one.name for one in result.maps]),
+        "explained_picture": np.zeros(0) if explained is None else explained,
+        "asked": json.dumps(asked),
+        **of_channels,
+    }

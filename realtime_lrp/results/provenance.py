@@ -31,14 +31,13 @@ EVENTS = "*tfevents*"
 
 def provenance_of_file(path: Path) -> Provenance:
     """How an output was made."""
-    found = find_provenance(path)
-    if found is None:
-        raise DamagedInputError(
-            f"{str(path)!r} does not say how it was made. Expected an output of realtime-lrp: a "
-            "picture (.png, .jpg), film (.mp4, .mov, .mkv), .npz, .json, .jsonl or .concepts file, "
-            "a network of teach (.keras), a SavedModel, or a run for TensorBoard."
-        )
-    return found
+    if found := find_provenance(path):
+        return found
+    raise DamagedInputError(
+        f"{str(path)!r} does not say how it was made. Expected an output of realtime-lrp: a "
+        "picture (.png, .jpg), film (.mp4, .mov, .mkv), .npz, .json, .jsonl or .concepts file, "
+        "a network of teach (.keras), a SavedModel, or a run for TensorBoard."
+    )
 
 
 def find_provenance(path: Path) -> Provenance | None:
@@ -75,10 +74,6 @@ def _of_row(data: bytes) -> bytes | None:
         return bytes(msgspec.json.decode(data, type=_Row).provenance) or None
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-
-
-def _of_json(path: Path) -> bytes | None:
-    return _of_row(read_limited(path, MAX_JSON_BYTES, "a JSON file"))
 
 
 def _of_lines(path: Path) -> bytes | None:
@@ -146,7 +141,7 @@ READERS: dict[str, Callable[[Path], str | bytes | None]] = {
     **dict.fromkeys((".mp4", ".mov", ".mkv"), read_film_description),
     ".npz": _of_arrays,
     ".jsonl": _of_lines,
-    ".json": _of_json,
+    ".json": lambda path: _of_row(read_limited(path, MAX_JSON_BYTES, "a JSON file")),
     ".concepts": _of_gallery,
     ".keras": _of_network,
 }

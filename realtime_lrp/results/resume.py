@@ -1,14 +1,13 @@
 """How `--resume` knows that an output is finished: by its manifest, in a hidden file beside it.
 
-A file counts as unchanged while its size and the time of its last change are the same, as for make
-and rsync. A manifest is written when all is complete, before the first file gets its name. A film
-has its own, `.NAME.mp4.resume.json`; pictures in a folder share a `Journal`. A file without a
-manifest was not made by us, and is never replaced unasked.
+A file counts as unchanged while its size and the time of its last change are the same. A manifest
+is written when all is complete, before the first file gets its name: for each film
+`.NAME.mp4.resume.json`, for the pictures of a folder a `Journal`. A file without one is not ours.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,7 @@ WITHOUT_EFFECT = {"video": ("batch",), "overlay": ("motion", "style", "average")
 
 
 def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any]) -> str:
-    """Hash of everything that shapes an output; another one for each version of this program.
-
-    `further` holds other settings, anything that JSON can hold; without a `source` also which
-    content is read. The content of files that the configuration names counts, too.
-    """
+    """Hash of all that shapes an output: version, settings, `further` ones, files and states."""
     settings = config.model_dump(mode="json", include=set(SECTIONS))
     for section, keys in WITHOUT_EFFECT.items():
         for key in keys:
@@ -121,17 +116,14 @@ class Journal:
     def __init__(self, folder: Path):
         self._path = folder / JOURNAL
         refuse_link(self._path)
-        self._manifests = dict(self._read())
-
-    def _read(self) -> Iterator[tuple[str, Manifest]]:
-        try:
+        self._manifests: dict[str, Manifest] = {}
+        lines: list[bytes] = []
+        with suppress(OSError):
             lines = self._path.read_bytes().splitlines()
-        except OSError:
-            return
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):  # a killed run may have cut its last
                 row = json.loads(line)
-                yield str(row["name"]), msgspec.convert(row["manifest"], Manifest)
+                self._manifests[str(row["name"])] = msgspec.convert(row["manifest"], Manifest)
 
     def manifest(self, target: Path) -> Manifest | None:
         return self._manifests.get(target.name)

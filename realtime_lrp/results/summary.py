@@ -13,16 +13,12 @@ from realtime_lrp.video.pictures import encode_picture
 COLUMNS = 4
 LABELS = 5  # how many labels get a line: those with the highest probability anywhere
 
-GAP = 20
+GAP = 20  # usual steps; where more than that, and `GAP_S`, lie between frames, there is a gap
 GAP_S = 2.0
-"""Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
 
 
 class SummaryPlot:
-    """Probabilities and relevance of explained frames, thinned out if there are too many.
-
-    Of a detector the score of the surest box of each class, and the share of its relevance inside.
-    """
+    """Probabilities and relevance of frames, thinned out; of boxes the surest of each class."""
 
     most = 20_000
 
@@ -40,10 +36,8 @@ class SummaryPlot:
             if "boxes" in row:
                 self._of_boxes = True
                 surest = {one["label"]: one for one in reversed(row["boxes"])}
-                top, below = (
-                    {label: one[key] for label, one in surest.items()}
-                    for key in ("score", "inside")
-                )
+                top = {label: one["score"] for label, one in surest.items()}
+                below = {label: one["inside"] for label, one in surest.items()}
             self._rows.append((at, top, below))
             if len(self._rows) > self.most:
                 self._rows = self._rows[::2]

@@ -1,7 +1,6 @@
 """How a batch of files went: those that fail are named with the reason, and the worst decides.
 
-What is wrong with one file must not stop the others. Raise at once what is wrong with all of them:
-wrong options, a network that cannot be loaded, a full disk.
+Raise at once what is wrong with all of them: wrong options, no network, a full disk.
 """
 
 import logging
@@ -10,9 +9,8 @@ from pathlib import Path
 from realtime_lrp.errors import Error, InternalError
 from realtime_lrp.system.program import shows_tracebacks
 
+# exit codes: this program, settings, what hinders every file (disk, output, memory), one file
 WORST_FIRST = (70, 78, 2, 74, 73, 75, 69, 66, 65)
-"""Exit codes of errors. Faults of this program come first, then wrong settings, what hinders every
-file (disk, output, memory), and last what is wrong with one file."""
 
 log = logging.getLogger(__name__)
 

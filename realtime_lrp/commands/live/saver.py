@@ -22,8 +22,7 @@ from realtime_lrp.realtime.viewer.events import NoticeGiven
 from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.results.companions import concept_records, map_record
-from realtime_lrp.results.snapshot import Snapshot, save_snapshot
+from realtime_lrp.results.companions import Snapshot, concept_records, map_record, save_snapshot
 from realtime_lrp.system.files import check_output, parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 

@@ -34,7 +34,7 @@ from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.viewer.lecture import Words
-from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
+from realtime_lrp.results.companions import Snapshot, encode_view, write_data
 
 TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",

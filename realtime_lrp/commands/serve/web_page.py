@@ -33,7 +33,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.viewer.events import Event, NoticeGiven
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.results.snapshot import Snapshot
+from realtime_lrp.results.companions import Snapshot
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view.concepts import ConceptPanel

@@ -95,7 +95,7 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
             assert (kept[len(expected) :] <= 0).all()
     assert (making.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))
     np.testing.assert_allclose(ranking.by_class.sum(0), np.maximum(shares, 0).sum(0), rtol=1e-4)
-    for neuron, (encoded, _) in [*making._crops.items()][::7]:
+    for neuron, (encoded, _) in [*making.crops.items()][::7]:
         picture = pictures[neuron.place[0]]
         seen = engine.region(picture.shape[:2]).extract(picture)
         at = [neuron.channel], [neuron.position]
@@ -239,7 +239,7 @@ def test_a_gallery_that_is_stopped_has_what_was_cut_out(settings, photos, tmp_pa
 
     def stopping(self, picture, neurons):
         for found in cut_out(self, picture, neurons):
-            if self.cut == left:
+            if len(self.crops) == left:
                 raise KeyboardInterrupt
             yield found
 

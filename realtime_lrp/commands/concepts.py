@@ -17,20 +17,8 @@ from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
 from realtime_lrp.errors import OutputError, UsageError
+from realtime_lrp.models import gallery as galleries
 from realtime_lrp.models.drawings import check_known
-from realtime_lrp.models.gallery import (
-    MAX_BYTES,
-    SUFFIX,
-    ChannelContents,
-    ChannelNames,
-    Gallery,
-    NamesFile,
-    load_gallery,
-    names_text,
-    read_gallery_file,
-    read_names,
-    write_gallery,
-)
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
@@ -52,23 +40,22 @@ LEAST_CLASS = 0.01  # a class with a smaller part of a channel's relevance is no
 
 
 def listed_channels(
-    gallery: Gallery, layer: str, names: ChannelNames, most: int | None = None
-) -> list[tuple[int, ChannelContents]]:
+    gallery: galleries.Gallery, layer: str, names: galleries.ChannelNames, most: int = MOST_CHANNELS
+) -> list[tuple[int, galleries.ChannelContents]]:
     """A layer's `most` relevant channels and all named ones, the most often relevant first."""
     named = names.get(layer, {})
     known = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
     relevant = [number for number, one in known if one.relevant]
-    first = set(relevant[: MOST_CHANNELS if most is None else most])
-    return [(number, one) for number, one in known if number in first or number in named]
+    first = {*relevant[:most], *named}
+    return [(number, one) for number, one in known if number in first]
 
 
-def class_words(known: ChannelContents) -> list[str]:
+def class_words(known: galleries.ChannelContents) -> list[str]:
     """The classes that a channel speaks for, with their parts: "tabby cat 40%"."""
-    shown = [(label, part) for label, part in known.classes if part >= LEAST_CLASS]
-    return [f"{label} {part:.0%}" for label, part in shown]
+    return [f"{label} {part:.0%}" for label, part in known.classes if part >= LEAST_CLASS]
 
 
-def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
+def gallery_sheet(gallery: galleries.Gallery, names: galleries.ChannelNames) -> np.ndarray:
     """The relevant and activating pictures of each listed channel: uint8 [H, W, 3] RGB."""
     most = min(MOST_CHANNELS, MOST_ROWS // max(1, len(gallery.layers)))
     channels = [
@@ -101,7 +88,7 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
 
 
 def _write_beside(
-    row: np.ndarray, layer: str, channel: int, known: ChannelContents, name: str
+    row: np.ndarray, layer: str, channel: int, known: galleries.ChannelContents, name: str
 ) -> None:
     """Draws the text of a channel into its row, uint8 [TILE, W, 3]."""
     lines = [name or f"channel {channel}", layer if not name else f"{channel} of {layer}"]
@@ -161,22 +148,36 @@ class ConceptOptions:
 def run(config: Config, options: ConceptOptions) -> Iterator[str]:
     """Makes a gallery, a sheet, a file of names: what is asked for; yields a line for each file."""
     options.check(names=config.concepts.names is not None)
-    pictures = _pictures(config, options) if options.output else None
+    pictures: Pictures | None = None
+    if options.output and (options.inputs or options.images):
+        pictures = FilePictures(options.inputs, options.images, options.every)
+    elif options.output:
+        check_known(config.model.name, "photos with --images DIR, or pictures and recordings")
+        pictures = DrawnPictures(options.count)
     _check_outputs(config, options, pictures.files if pictures else ())
     file = config.concepts.names
-    names = read_names(Path(file)) if file and Path(file).exists() else NamesFile()
+    names = galleries.NamesFile()
+    if file and Path(file).exists():
+        names = galleries.read_names(Path(file))
     if options.output and pictures:
-        yield _make(config, options, options.output, pictures, names)
-        gallery = Gallery(*read_gallery_file(options.output))
+        yield _make(config, options, pictures, names)
+        gallery = galleries.Gallery(*galleries.read_gallery_file(options.output))
     else:
         name = Path(config.model.name).stem
-        gallery = load_gallery(config.changed(concepts={"names": None}))
+        gallery = galleries.load_gallery(config.changed(concepts={"names": None}))
         if not gallery.layers:
             raise UsageError(
                 "There is no gallery. Name one with --gallery FILE, or make one with -o FILE."
             )
         if options.network_given:
-            _check_network(config, gallery, name)
+            weights = config.model.weights
+            if other := other_network(gallery, weights, name, network_files(config)):
+                raise UsageError(
+                    f"The gallery {config.concepts.gallery!r} was made with {other}. Expected one "
+                    f"of the network that is named, {config.model.name!r}. Leave the network out "
+                    "to go by the gallery alone.",
+                    "gallery",
+                )
         if others := sorted(layer for layer in names.names if layer not in gallery.layers):
             log.warning(
                 "%s names channels of layers that the gallery does not have: %s",
@@ -192,38 +193,8 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
         yield f"sheet: {sheet.shape[1]} x {sheet.shape[0]} pixels -> {options.sheet}"
 
 
-def _check_network(config: Config, gallery: Gallery, name: str) -> None:
-    """Refuses a gallery that was not made with the network that the configuration names."""
-    if other := other_network(gallery, config.model.weights, name, network_files(config)):
-        raise UsageError(
-            f"The gallery {config.concepts.gallery!r} was made with {other}. Expected one of the "
-            f"network that is named, {config.model.name!r}. Leave the network out to go by the "
-            "gallery alone.",
-            "gallery",
-        )
-
-
 def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:
-    _check_distinct(config, options, inputs)
-    if options.output:
-        check_output(options.output, options.overwrite)
-        if options.output.suffix.lower() in (*PICTURES, *VIDEOS, ".yaml", ".yml", ".keras"):
-            raise UsageError(
-                f"{str(options.output)!r} ends as another kind of file. Expected a name such as "
-                f"{options.output.stem}{SUFFIX}."
-            )
-    if options.sheet:
-        check_output(options.sheet, options.overwrite)
-        if options.sheet.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
-            raise UsageError(
-                f"{str(options.sheet)!r} has no known ending. Expected .png, .jpg or .webp."
-            )
-    if config.concepts.names:
-        check_output(Path(config.concepts.names), overwrite=True)
-
-
-def _check_distinct(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:
-    """Refuses an output that is an input or another output."""
+    """Refuses an output that cannot be made, or is an input or another output."""
     chosen = config.concepts
     model = config.model
     files = {
@@ -239,15 +210,29 @@ def _check_distinct(config: Config, options: ConceptOptions, inputs: Sequence[Pa
     for (one, file), (other, second) in combinations(outputs.items(), 2):
         if same_file(file, second):
             raise OutputError(f"{one} and {other} name the same file, {str(file)!r}. Choose two.")
+    if options.output:
+        check_output(options.output, options.overwrite)
+        if options.output.suffix.lower() in (*PICTURES, *VIDEOS, ".yaml", ".yml", ".keras"):
+            raise UsageError(
+                f"{str(options.output)!r} ends as another kind of file. Expected a name such as "
+                f"{options.output.stem}{galleries.SUFFIX}."
+            )
+    if options.sheet:
+        check_output(options.sheet, options.overwrite)
+        if options.sheet.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
+            raise UsageError(
+                f"{str(options.sheet)!r} has no known ending. Expected .png, .jpg or .webp."
+            )
+    if config.concepts.names:
+        check_output(Path(config.concepts.names), overwrite=True)
 
 
 def _make(
-    config: Config, options: ConceptOptions, target: Path, pictures: Pictures, names: NamesFile
+    config: Config, options: ConceptOptions, pictures: Pictures, names: galleries.NamesFile
 ) -> str:
-    """Makes the gallery, if the names are of its network; returns a line.
-
-    A signal that stops it comes through once what was cut out until then is written.
-    """
+    """Makes the gallery; returns a line. A signal gets through once finished crops are written."""
+    target = options.output
+    assert target
     engine = Engine(config, otherwise=VIEWER_COMPOSITE)
     layers = _layers(engine, options.layers or config.concepts.layer)
     counts = engine.explainer.channel_counts()
@@ -255,14 +240,14 @@ def _make(
     channels = sum(counts[layer] for layer in layers)
     most = pictures.total or RELEVANT + ACTIVATING
     crops = channels * (min(most, RELEVANT) + min(most, ACTIVATING))
-    if crops * LEAST_CROP > MAX_BYTES:
+    if crops * LEAST_CROP > galleries.MAX_BYTES:
         raise _too_large(f" with {channels} channels")
     making = Making(engine, pictures, layers, options.side)
     stopped = None
     try:
         making.run()
     except (KeyboardInterrupt, SystemExit) as error:
-        if not making.cut:
+        if not making.crops:
             raise
         stopped = error
     pictures.tell_left_out()
@@ -273,8 +258,8 @@ def _make(
         provenance=msgspec.to_builtins(engine.provenance()),
     )
     with atomic_file(target, options.overwrite) as part:
-        write_gallery(part, contents, encoded)
-        if part.stat().st_size > MAX_BYTES:
+        galleries.write_gallery(part, contents, encoded)
+        if part.stat().st_size > galleries.MAX_BYTES:
             raise _too_large()
     channels = sum(len(layer.entries) for layer in contents.layers)
     if stopped:
@@ -292,16 +277,9 @@ def _make(
 
 def _too_large(what: str = "") -> OutputError:
     return OutputError(
-        f"The gallery would be larger than {MAX_BYTES >> 20} MiB{what}, which is more than can be "
-        "read. Choose fewer --layers."
+        f"The gallery would be larger than {galleries.MAX_BYTES >> 20} MiB{what}, which is more "
+        "than can be read. Choose fewer --layers."
     )
-
-
-def _pictures(config: Config, options: ConceptOptions) -> Pictures:
-    if options.inputs or options.images:
-        return FilePictures(options.inputs, options.images, options.every)
-    check_known(config.model.name, "photos with --images DIR, or pictures and recordings")
-    return DrawnPictures(options.count)
 
 
 def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
@@ -321,7 +299,7 @@ def _layers(engine: Engine, asked: str | None) -> tuple[str, ...]:
     return tuple(layer for layer in known if layer in words)
 
 
-def _write_names(file: Path, gallery: Gallery, names: ChannelNames) -> str:
+def _write_names(file: Path, gallery: galleries.Gallery, names: galleries.ChannelNames) -> str:
     """Writes the file of names, with those that are there; returns a line."""
     comments = {
         layer: {
@@ -330,7 +308,7 @@ def _write_names(file: Path, gallery: Gallery, names: ChannelNames) -> str:
         }
         for layer in gallery.layers
     }
-    text = names_text(names, comments, NAMES_HEADING)
+    text = galleries.names_text(names, comments, NAMES_HEADING)
     with atomic_file(file, overwrite=True) as part:
         part.write_text(text, encoding="utf-8")
     named = sum(len(of_layer) for of_layer in names.values())

@@ -19,10 +19,8 @@ from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.tiles import contact_sheet
 
-CLIP = ASSETS / "demo.mp4"
-SCENES = ASSETS / "scenes.mp4"
-"""One drawing after another, and several at once for the detector."""
-
+CLIP = ASSETS / "demo.mp4"  # one drawing after another
+SCENES = ASSETS / "scenes.mp4"  # several at once, for the detector
 SHEET_PICTURES = 12
 
 NO_PANEL = (
@@ -40,9 +38,8 @@ def clip_for(config: Config) -> Path:
 
 def in_window(config: Config, duration_s: float | None) -> list[str]:
     """Plays the clip in a loop in a window; returns what `live` returns."""
-    return run_live(
-        config.changed(live={"source": str(clip_for(config)), "also_models": []}), duration_s
-    )
+    source = {"source": str(clip_for(config)), "also_models": []}
+    return run_live(config.changed(live=source), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
@@ -64,6 +61,5 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)
     drawn = contact_sheet([thumbnails[n] for n in chosen])
     write_picture(sheet, drawn, overwrite, engine.provenance(config, "video").as_json())
-    return [
-        f"{report.frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"
-    ]  # fmt: skip
+    frames = f"{report.frames} frames -> {target} ({engine.computed})"
+    return [frames, f"contact sheet -> {sheet}"]

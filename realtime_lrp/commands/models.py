@@ -1,7 +1,4 @@
-"""`realtime-lrp models`: lists the networks that --model knows by name, and what else it takes.
-
-Of networks that `bench` has measured here it says how quick they are.
-"""
+"""`models`: lists the networks that --model takes, and how quick `bench` found them here."""
 
 from realtime_lrp.engine.measured import pace_of
 from realtime_lrp.models.names import NETWORKS, present_networks

@@ -94,7 +94,18 @@ def from_folder(
     if json:
         check_output(json, overwrite)
         refuse_repeated([output, json])
-    classes = _classes(folder, every)
+    if not folder.is_dir():
+        raise MissingInputError(
+            f"There is no folder {str(folder)!r}. Expected one with a subfolder for each class."
+        )
+    names = sorted(one.name for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
+    if len(names) < 2:
+        raise DamagedInputError(
+            f"{str(folder)!r} has too few subfolders: {len(names)}. Expected at least 2, one for "
+            "each class."
+        )
+    classes = {name: FilePictures([str(folder / name)], None, every) for name in names}
+    _check({name: one.total or FEWEST for name, one in classes.items()})  # frames count later
     engine = Engine(config, keep_model=True, otherwise=VIEWER_COMPOSITE, named=False)
     features = Features(replace(engine.network, model=engine.model))
     lesson = Lesson([*classes])
@@ -111,25 +122,22 @@ def from_folder(
     figures = _figures(features.network.name, lesson, right, found)
     if json:
         write_figures(json, figures, made, overwrite)
-    yield from _lines(figures)
+    for row in figures["classes"]:
+        line = f"{row['name']}: {row['pictures']} pictures, "
+        line += f"{row['right']} of the last {row['aside']} named rightly"
+        if row["verdict"]:
+            line += f"; {row['on_thing']:.0%} of the relevance on what was shown, which takes "
+            line += f"{row['area']:.0%} of the picture: {SENTENCES[row['verdict']]}"
+        yield line
+    if figures["accuracy"] is not None:
+        yield f"right on {figures['accuracy']:.0%} of the {figures['aside']} pictures kept aside"
+    if not found:
+        yield (
+            f"Add a folder {NOTHING!r} with pictures of the empty scene to learn whether it looks "
+            "at the things or at the background."
+        )
     size = output.stat().st_size / 1e6
     yield f"{len(classes)} classes on {features.network.name}, {size:.1f} MB -> {output}"
-
-
-def _classes(folder: Path, every: float) -> dict[str, FilePictures]:
-    if not folder.is_dir():
-        raise MissingInputError(
-            f"There is no folder {str(folder)!r}. Expected one with a subfolder for each class."
-        )
-    names = sorted(one.name for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
-    if len(names) < 2:
-        raise DamagedInputError(
-            f"{str(folder)!r} has too few subfolders: {len(names)}. Expected at least 2, one for "
-            "each class."
-        )
-    classes = {name: FilePictures([str(folder / name)], None, every) for name in names}
-    _check({name: one.total or FEWEST for name, one in classes.items()})  # frames count later
-    return classes
 
 
 def _read(
@@ -178,23 +186,6 @@ def _figures(
     asked = sum(row["aside"] for row in rows)
     accuracy = round(sum(row["right"] for row in rows) / asked, 4) if asked else None
     return {"network": network, "accuracy": accuracy, "aside": asked, "classes": rows}
-
-
-def _lines(figures: dict[str, Any]) -> Iterator[str]:
-    for row in figures["classes"]:
-        line = f"{row['name']}: {row['pictures']} pictures, "
-        line += f"{row['right']} of the last {row['aside']} named rightly"
-        if row["verdict"]:
-            line += f"; {row['on_thing']:.0%} of the relevance on what was shown, which takes "
-            line += f"{row['area']:.0%} of the picture: {SENTENCES[row['verdict']]}"
-        yield line
-    if figures["accuracy"] is not None:
-        yield f"right on {figures['accuracy']:.0%} of the {figures['aside']} pictures kept aside"
-    if not any(row["verdict"] for row in figures["classes"]):
-        yield (
-            f"Add a folder {NOTHING!r} with pictures of the empty scene to learn whether it looks "
-            "at the things or at the background."
-        )
 
 
 def write(path: Path, engine: Engine, lesson: Lesson, overwrite: bool) -> Provenance:

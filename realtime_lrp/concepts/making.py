@@ -41,10 +41,7 @@ def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.nda
 
 
 def crop_box(strength: np.ndarray) -> Box:
-    """The square that is cut out: the receptive field, or where most of the map is.
-
-    `strength`, float32 [h, w], 0 or above, is the magnitude of a neuron's map.
-    """
+    """The square around a neuron's map, float32 [h, w]: its receptive field, or most of the map."""
     rows, columns = strength.shape
     inside = np.nonzero(strength.any(1))[0], np.nonzero(strength.any(0))[0]
     if not inside[0].size:
@@ -94,11 +91,7 @@ drawings of symbols by 0.38 or more."""
 
 
 class Best:
-    """The pictures with the largest values of each channel, largest first after `keep`.
-
-    Attributes:
-      found: [channels, n] with the fields value, picture (its number), position in the layer.
-    """
+    """The pictures, [channels, n], with the largest values of each channel; sorted by `keep`."""
 
     def __init__(self, channels: int):
         kind = [("value", np.float32), ("picture", np.int32), ("position", np.int32)]
@@ -121,19 +114,14 @@ class Best:
 
 
 class Ranking:
-    """Facts about the channels of a layer.
-
-    Attributes:
-      relevant, activating: pictures with the largest shares (`shares_of`), and with the largest
-        activation anywhere.
-      often: int64 [channels], in how many pictures a channel was among the `OFTEN` largest.
-      by_class: float64 [classes, channels], positive shares summed over the pictures of a class.
-    """
+    """Facts about the channels of a layer."""
 
     def __init__(self, channels: int, classes: int):
-        self.relevant = Best(channels)
-        self.activating = Best(channels)
+        self.relevant = Best(channels)  # pictures with the largest shares, see `shares_of`
+        self.activating = Best(channels)  # and with the largest activation anywhere
+        # in how many pictures a channel was among the `OFTEN` largest
         self.often: np.ndarray = np.zeros(channels, np.int64)
+        # positive shares summed over the pictures of a class
         self.by_class: np.ndarray = np.zeros((classes, channels))
 
     def add(self, first: int, peaks: Peaks, scores: np.ndarray) -> None:
@@ -177,12 +165,7 @@ class Neuron(NamedTuple):
 
 
 class Making:
-    """The making of one gallery of these layers, in the order of the network.
-
-    Attributes:
-      rankings: layer -> what is known of its channels.
-      not_finite: an error for each that was left out because the network computes NaN for it.
-    """
+    """The making of one gallery of these layers, in the order of the network."""
 
     def __init__(self, engine: Engine, pictures: Pictures, layers: Sequence[str], side: int = SIDE):
         self._engine = engine
@@ -194,10 +177,11 @@ class Making:
         self.rankings = {
             layer: Ranking(counts[layer], engine.explainer.classes) for layer in layers
         }
+        # an error for each picture that was left out because the network computes NaN for it
         self.not_finite: list[NotFiniteError] = []
         self._places: list[Place] = []  # each picture that was looked at, and its thumbnail
         self._thumbnails: list[np.ndarray] = []
-        self._crops: dict[Neuron, tuple[bytes, np.ndarray]] = {}  # encoded, and its thumbnail
+        self.crops: dict[Neuron, tuple[bytes, np.ndarray]] = {}  # encoded, and its thumbnail
 
     @property
     def looked(self) -> int:
@@ -206,38 +190,36 @@ class Making:
     def run(self) -> None:
         self._look()
         # where some crops are alike, also the next best
-        while missing := {one for *_, row in self._rows() for one in row} - self._crops.keys():
+        while missing := {n for *_, a, b in self._rows() for n in (*a, *b)} - self.crops.keys():
             self._cut_out(missing)
         if self.not_finite:
-            log.warning(
-                "left out because the network computes NaN or infinity for them: %d",
-                len(self.not_finite),
-            )
-
-    @property
-    def cut(self) -> int:
-        return len(self._crops)
+            why = "the network computes NaN or infinity for them"
+            log.warning("left out because %s: %d", why, len(self.not_finite))
 
     def contents(self) -> tuple[Contents, list[bytes]]:
-        """The gallery's contents, without its origin, and its pictures.
-
-        Of a `run` that was stopped it has the crops that were cut out until then.
-        """
+        """The gallery's contents, without its origin, and the pictures cut out until now."""
         numbers: dict[Neuron, int] = {}
         entries: dict[str, dict[int, ChannelContents]] = {layer: {} for layer in self._layers}
-        rows = self._rows()  # pairs
-        for (layer, channel, relevant), (_, _, activating) in zip(rows, rows, strict=True):
-            if self._crops.keys() & {*relevant, *activating}:
+        for layer, channel, relevant, activating in self._rows():
+            if self.crops.keys() & {*relevant, *activating}:
                 ranking = self.rankings[layer]
                 first, second = (
                     tuple(
                         numbers.setdefault(neuron, len(numbers))
                         for neuron in row
-                        if neuron in self._crops
+                        if neuron in self.crops
                     )
                     for row in (relevant, activating)
                 )
-                classes = self._classes(ranking.by_class[:, channel])
+                shares = ranking.by_class[:, channel]
+                best = [
+                    one for one in np.argsort(-shares, kind="stable")[:CLASSES] if shares[one] > 0
+                ]
+                whole = float(shares.sum())
+                classes = tuple(
+                    (self._engine.label(int(one)), round(float(shares[one]) / whole, 4))
+                    for one in best
+                )
                 often = int(ranking.often[channel])
                 entries[layer][channel] = ChannelContents(first, second, classes, often)
         contents = Contents(
@@ -249,21 +231,14 @@ class Making:
             pictures=self.looked,
             side=self._side,
         )
-        return contents, [self._crops[neuron][0] for neuron in numbers]
+        return contents, [self.crops[neuron][0] for neuron in numbers]
 
-    def _rows(self) -> Iterator[tuple[str, int, list[Neuron]]]:
-        """The rows of each channel of each layer: a relevant one, then an activating one."""
+    def _rows(self) -> Iterator[tuple[str, int, list[Neuron], list[Neuron]]]:
         for number, (layer, ranking) in enumerate(self.rankings.items()):
             for channel in range(self._counts[layer]):
-                yield layer, channel, self._row(number, channel, ranking.relevant, RELEVANT)
-                yield layer, channel, self._row(number, channel, ranking.activating, ACTIVATING)
-
-    def _classes(self, shares: np.ndarray) -> tuple[tuple[str, float], ...]:
-        """The classes with the largest shares of a channel."""
-        whole = float(shares.sum())
-        best = np.argsort(-shares, kind="stable")[:CLASSES].tolist()
-        found = [(self._engine.label(one), float(shares[one])) for one in best if shares[one] > 0]
-        return tuple((label, round(share / whole, 4)) for label, share in found)
+                relevant = self._row(number, channel, ranking.relevant, RELEVANT)
+                activating = self._row(number, channel, ranking.activating, ACTIVATING)
+                yield layer, channel, relevant, activating
 
     def _look(self) -> None:
         found = self._pictures.read()
@@ -312,7 +287,7 @@ class Making:
             done = 0
             for place, picture in self._pictures.read(by_place.keys()):
                 for neuron, cut in self._crops_of(picture, by_place[place]):
-                    self._crops[neuron] = cut
+                    self.crops[neuron] = cut
                     done += 1
                     progress.step(done, "")
         if done < len(missing):
@@ -341,11 +316,7 @@ class Making:
                     yield neuron, (encode_picture(shown, QUALITY), thumbnail_of(shown))
 
     def _row(self, layer: int, channel: int, best: Best, count: int) -> list[Neuron]:
-        """What the pictures of a channel show, the best first, without those that are the same.
-
-        The same are pictures that are alike or near in time, and crops that are alike. Crops that
-        are not there yet count as different from all others.
-        """
+        """A channel's best pictures without pictures or crops alike, or near in time."""
         found = best.found[channel]
         found = found[found["value"] > 0]
         left = np.ones(len(found), bool)
@@ -356,20 +327,16 @@ class Making:
                 continue
             place = self._places[one["picture"]]
             neuron = Neuron(layer, channel, int(one["position"]), place)
-            if neuron in self._crops:
-                _, thumbnail = self._crops[neuron]
+            if neuron in self.crops:
+                _, thumbnail = self.crops[neuron]
                 if shown and are_alike(np.stack(shown), thumbnail).any():
                     continue
                 shown.append(thumbnail)
             row.append(neuron)
             if len(row) == count:
                 break
-            left &= ~self._same(found["picture"], one["picture"])
+            away = np.array([self._places[other] for other in found["picture"]]) - place
+            near = (away[:, 0] == 0) & (np.abs(away[:, 1]) < self._pictures.apart)
+            thumbnails = np.stack([self._thumbnails[other] for other in found["picture"]])
+            left &= ~(near | are_alike(thumbnails, self._thumbnails[one["picture"]]))
         return row
-
-    def _same(self, numbers: np.ndarray, number: int) -> np.ndarray:
-        """Which of some pictures are alike to another one, or near it in time: bool [n]."""
-        away = np.array([self._places[one] for one in numbers]) - self._places[number]
-        near = (away[:, 0] == 0) & (np.abs(away[:, 1]) < self._pictures.apart)
-        thumbnails = np.stack([self._thumbnails[one] for one in numbers])
-        return near | are_alike(thumbnails, self._thumbnails[number])

@@ -1,7 +1,4 @@
-"""The pictures that a gallery is chosen from: files, frames of recordings, drawn symbols.
-
-Each has a place (file, frame) by which it is read again when its crops are cut.
-"""
+"""The pictures that a gallery is chosen from: files, frames of recordings, drawn symbols."""
 
 import logging
 import math
@@ -70,9 +67,8 @@ class FilePictures(Pictures):
             raise MissingInputError(f"There is no folder {str(images)!r}.")
         of_images = [str(images)] if images else []
         self.files = files + inputs_of(of_images, PICTURES, "picture")
-        for skipped in (skipped_in(words, kinds), skipped_in(of_images, PICTURES)):
-            if skipped:
-                log.warning("%s", skipped)
+        for skipped in filter(None, (skipped_in(words, kinds), skipped_in(of_images, PICTURES))):
+            log.warning("%s", skipped)
         self._every = every
         moving = any(map(_is_recording, self.files))
         self.total = 0 if moving else len(self.files)

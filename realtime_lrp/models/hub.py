@@ -20,12 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import (
-    DamagedInputError,
-    UnavailableError,
-    UsageError,
-    first_line,
-)
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError, first_line
 from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels

@@ -13,8 +13,7 @@ SMOOTHING = 2.0  # deviation in pixels with which pictures are smoothed before t
 DIFFERS = 25  # grey levels by which a colour of a smoothed pixel differs from the empty scene
 EXPLAINED, FEWEST_EXPLAINED = 12, 3  # pictures of each class: at most, and to tell anything
 SMALL, LARGE = 0.005, 0.8  # shares of the area that are no thing: noise; another light or camera
-IN_EVERY_CLASS = 0.5
-"""A pixel that differs in this part of every class's pictures is background: face, hand."""
+IN_EVERY_CLASS = 0.5  # of its pictures; a pixel that differs in so many is background, as a hand
 
 SENTENCES = {
     "thing": "it looks at what was shown",
@@ -23,17 +22,16 @@ SENTENCES = {
     "unclear": "what it looks at is not clear yet; show it and the empty scene for longer",
 }
 
+ByClass = Mapping[str, Sequence[np.ndarray]]  # name of a class -> its pictures or maps
+
 
 @dataclass(frozen=True)
 class Focus:
-    """The thing's shares, 0 to 1, of relevance and of the picture's area.
-
-    The relevance is a mean over pictures, `doubt` twice its standard error.
-    """
+    """The thing's shares, 0 to 1, of the mean relevance and of the picture's area."""
 
     relevance: float
     area: float
-    doubt: float = 0.0
+    doubt: float = 0.0  # twice the standard error of the relevance
 
     @property
     def verdict(self) -> str:
@@ -52,17 +50,12 @@ class Focus:
 
 def differs(picture: np.ndarray, scene: np.ndarray) -> np.ndarray:
     """Pixels [h, w] at which a picture differs from the empty scene, both uint8 [h, w, 3]."""
-    smooth, empty = (
-        cv2.GaussianBlur(one.astype(np.float32), (0, 0), SMOOTHING) for one in (picture, scene)
-    )
-    return np.abs(smooth - empty).max(2) > DIFFERS
+    both = (cv2.GaussianBlur(one.astype(np.float32), (0, 0), SMOOTHING) for one in (picture, scene))
+    return np.abs(np.subtract(*both)).max(2) > DIFFERS
 
 
-def what_it_learnt(engine: Engine, aside: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Focus]:
-    """The looks of a network at pictures kept aside; {} without the empty scene among them.
-
-    The pictures, by class, are uint8 [rows, columns, 3] of the network's input.
-    """
+def what_it_learnt(engine: Engine, aside: ByClass) -> dict[str, Focus]:
+    """The looks at pictures kept aside, uint8 [h, w, 3] each; {} without the empty scene."""
     if NOTHING not in aside:
         return {}
     shown = {name: pictures[-EXPLAINED:] for name, pictures in aside.items() if name != NOTHING}
@@ -75,11 +68,7 @@ def what_it_learnt(engine: Engine, aside: Mapping[str, Sequence[np.ndarray]]) ->
     return looks(empty, shown, maps)
 
 
-def looks(
-    scene: np.ndarray,
-    pictures: Mapping[str, Sequence[np.ndarray]],
-    maps: Mapping[str, Sequence[np.ndarray]],
-) -> dict[str, Focus]:
+def looks(scene: np.ndarray, pictures: ByClass, maps: ByClass) -> dict[str, Focus]:
     """The looks at the pictures of each class, with their maps, float32 [h, w, C]."""
     masks = {
         name: np.stack([differs(one, scene) for one in some]) for name, some in pictures.items()

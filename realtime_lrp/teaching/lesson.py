@@ -1,7 +1,6 @@
 """Teaches a network a few things of one's own: a dense layer on the features of another network.
 
-A `Lesson` holds the features of what was shown, computed once for each picture. Training takes
-seconds, because the other network stays unchanged (transfer learning).
+Training takes seconds, because the other network stays unchanged (transfer learning).
 """
 
 from collections import deque
@@ -25,19 +24,15 @@ UNEQUAL = 3  # one class should not have more than this many times another's pic
 CHANGES = 2  # changed copies of each picture, see `changed`
 ASIDE = 4  # the last of 4 parts of each showing is kept aside; chosen by chance, all would be alike
 REMEMBERED = 100  # pictures of each class whose vectors go into the file
-KEPT = 6
-"""To say what was learnt, the last 6 pictures of the last 6 showings of each class are kept."""
+KEPT = 6  # the last pictures of the last showings that are kept, to say what was learnt
 
-ENLARGED = 0.15
-SHIFTED = 0.05
-LIGHTENED = 0.2
-"""Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
+ENLARGED = 0.15  # most that a copy is enlarged
+SHIFTED = 0.05  # most that it is shifted, as a part of its side
+LIGHTENED = 0.2  # most that it is lightened or darkened
 
-STEPS = 200
-RATE = 0.03
-DECAY = 5e-3
-"""Training: steps of Adam over all pictures, its rate, and the penalty on squared weights."""
-
+STEPS = 200  # of Adam over all pictures
+RATE = 0.03  # of Adam
+DECAY = 5e-3  # the penalty on squared weights
 MOMENTUM, SQUARES = 0.9, 0.999  # what Adam keeps of its means, as Kingma and Ba 2015 set it
 
 
@@ -55,14 +50,8 @@ def changed(picture: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 class Features:
     """The vector that a classifier computes before its last layer with weights.
 
-    Where that layer reads rows and columns, they are averaged.
-
-    Attributes:
-      network: the classifier.
-      model: the Keras model from its input to the vector.
-
-    Raises:
-      UsageError: the network has no such vector, or no fixed size.
+    Where that layer reads rows and columns, they are averaged. `model` goes from the input to the
+    vector. UsageError: the network has no such vector, or no fixed size.
     """
 
     def __init__(self, network: Network):
@@ -155,9 +144,8 @@ class Lesson:
     def train(self, aside: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Trains the dense layer: kernel [features, classes] and bias [classes], float32.
 
-        `aside`: also from the pictures kept aside, which then test nothing. Each class has
-        pictures, and counts alike however many these are. Done by hand, because Keras keeps 2.6 MB
-        of each model that it has trained.
+        `aside`: also from the pictures kept aside. Classes count alike, however many pictures they
+        have. Done by hand, because Keras keeps 2.6 MB of each model that it has trained.
         """
         ends = [len(one.vectors) - (0 if aside else one.aside) for one in self.showings]
         shown = [(s.number, s.vectors[:end]) for s, end in zip(self.showings, ends, strict=True)]

@@ -1,7 +1,6 @@
 """Teaches while the view goes on: takes pictures of what is shown, trains, exchanges the network.
 
-A thread takes pictures, another one trains, so that the next thing can be shown meanwhile. Of at
-most `MOST` pictures the features are kept, and of the last ones of each showing the pictures.
+A thread takes pictures, another one trains, so that the next thing can be shown meanwhile.
 """
 
 import logging
@@ -41,11 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Teacher:
-    """Takes pictures of the class that is shown, and trains after each showing.
-
-    `save` writes a network and returns the file's name; `keep` gets each picture with the
-    name of its class. `failure` is why the network is not written.
-    """
+    """Takes pictures of what is shown, which `keep` gets, trains, and lets `save` write."""
 
     def __init__(
         self, lesson: Lesson, frames: Slot[np.ndarray], relevance: RelevanceThread,
@@ -53,14 +48,14 @@ class Teacher:
         keep: Callable[[str, np.ndarray], object] | None = None,
     ):  # fmt: skip
         self.lesson = lesson
-        self.failure: Error | None = None
+        self.failure: Error | None = None  # why the network is not written
         self._error: Exception | None = None
         self._frames = frames
         self._relevance = relevance
         self._save = save
         self._keep = keep
-        self.keys = {"0" if name == NOTHING else str(number): name
-                     for number, name in enumerate(lesson.classes, 1)}  # fmt: skip
+        keys = ("0" if name == NOTHING else str(n) for n, name in enumerate(lesson.classes, 1))
+        self.keys = dict(zip(keys, lesson.classes, strict=True))
         self._shown = self._by = self._doing = ""  # the class that is shown, by whom; what goes on
         self._pressed = 0.0  # when its key came last
         self._held = self._changed = self._ended = False
@@ -87,9 +82,8 @@ class Teacher:
     def takes(self, event: Event) -> bool:
         """Takes a key of a class, undo or forget; False for other events.
 
-        A key of the window that is pressed shortly begins a showing and ends it when it is pressed
-        again; one that is held ends it when it is released, as a page's button does. While somebody
-        shows a thing, nobody else can show, undo or forget another one.
+        A short press begins a showing and another one ends it; a key that is held ends it when it
+        is released, as a page's button does. While somebody shows a thing, nobody else can.
         """
         key = event.key if isinstance(event, KeyPressed | LessonKey) else ""
         if key not in (*self.keys, UNDO, FORGET):
@@ -217,9 +211,9 @@ class Teacher:
 
     def _train(self, features: Features) -> str:
         """Trains, lets the view go over to the new network, says what it learnt, saves it."""
-        said = [f"{name}: too few pictures ({count} of {FEWEST})"
-                for name, count in zip(self.lesson.classes, self.lesson.counts(), strict=True)
-                if 0 < count < FEWEST]  # fmt: skip
+        counts = dict(zip(self.lesson.classes, self.lesson.counts(), strict=True))
+        few = {name: count for name, count in counts.items() if 0 < count < FEWEST}
+        said = [f"{name}: too few pictures ({count} of {FEWEST})" for name, count in few.items()]
         lesson = self.lesson.complete()
         relevance = self._relevance
         if len(lesson.classes) < 2:

@@ -235,7 +235,7 @@ def test_damaged_files_of_a_preset_are_refused(changed):
     with pytest.raises(DamagedInputError, match=r"task.weights.h5 of the preset .* is damaged"):
         load_network(address)
     (folder / TASK).write_bytes(b"{")
-    with pytest.raises(DamagedInputError, match="cannot be read"):
+    with pytest.raises(DamagedInputError, match="cannot be loaded"):
         load_network(address)
 
 

@@ -26,8 +26,8 @@ from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.files import kind_of
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.network import Network, prepared
-from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.preparing import prepares_pictures, scaled_pictures
+from realtime_lrp.models.networks import load_network, prepares_pictures
+from realtime_lrp.models.saved_models import scaled_pictures
 from realtime_lrp.realtime.viewer.view import canvas_size
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.view.text import draw_lines

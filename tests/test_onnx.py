@@ -836,7 +836,7 @@ DAMAGE = {
     "no nodes": (lambda m: m.graph.ClearField("node"), "holds no network"),
     "an old opset": (lambda m: setattr(m.opset_import[0], "version", 6), "uses the opset 6"),
     "no initialiser": (lambda m: m.graph.initializer.pop(0), "reads 'first0', which is neither"),
-    "a circle": (_changed(0, input=["x", "l", "first1"]), "reads 'l', which is neither"),
+    "a circle": (_changed(0, input=["x", "l", "first1"]), "read each other in a circle"),
     "computed twice": (_changed(3, output=["a"]), "computes 'a' twice"),
     "control flow": (_control_flow, r"'c' \(If\) .*control flow"),
     "quantised": (_changed(2, op_type="QLinearAdd"), "quantised"),

@@ -1,13 +1,12 @@
 """Weights and labels that Keras downloads once into its own cache folder and checks."""
 
-import hashlib
 import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,15 +20,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Download:
-    """A public file.
-
-    The checksum is MD5 or SHA-256 as Keras publishes it, or None. `name` is its name in the cache
-    folder; "" takes the address's last part.
-    """
+    """A public file."""
 
     url: str
-    checksum: str | None
-    name: str = ""
+    checksum: str | None  # MD5 or SHA-256 as Keras publishes it
+    name: str = ""  # in the cache folder; "" takes the address's last part
 
     @property
     def path(self) -> Path:
@@ -41,8 +36,11 @@ def fetch(download: Download) -> Path:
     """The path of the file, downloaded if it is missing. A file that is there is never changed."""
     path = download.path
     if path.is_file():
-        if not _is_published(path, download.checksum):
-            log.warning("%s is not the file that Keras publishes; it is left as it is", path)
+        checksum = download.checksum
+        kind = "md5" if len(checksum or "") == 32 else "sha256"
+        with path.open("rb") as file:
+            if checksum and checksum != file_digest(file, kind).hexdigest():
+                log.warning("%s is not the file that Keras publishes; it is left as it is", path)
         return path
     import keras  # here, so that `--help` does not wait for it
 
@@ -50,12 +48,14 @@ def fetch(download: Download) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         socket.setdefaulttimeout(TIMEOUT_S)
-        with _progress_on_a_terminal(), TemporaryDirectory(dir=path.parent) as folder:
+        with TemporaryDirectory(dir=path.parent) as folder, open(os.devnull, "w") as nowhere:
             log.warning("Downloading %s once", path)
-            received = keras.utils.get_file(
-                path.name, download.url, file_hash=download.checksum,
-                cache_dir=folder, cache_subdir=".",
-            )  # fmt: skip
+            # Keras's progress bar is for a terminal
+            with redirect_stdout(sys.stderr if sys.stderr.isatty() else nowhere):
+                received = keras.utils.get_file(
+                    path.name, download.url, file_hash=download.checksum,
+                    cache_dir=folder, cache_subdir=".",
+                )  # fmt: skip
             os.replace(received, path)
     except Exception as error:  # Keras raises plain exceptions
         raise UnavailableError(
@@ -64,24 +64,6 @@ def fetch(download: Download) -> Path:
     finally:
         socket.setdefaulttimeout(timeout)
     return path
-
-
-def _is_published(path: Path, checksum: str | None) -> bool:
-    if checksum is None:
-        return True
-    with path.open("rb") as file:
-        kind = "md5" if len(checksum) == 32 else "sha256"
-        return hashlib.file_digest(file, kind).hexdigest() == checksum
-
-
-@contextmanager
-def _progress_on_a_terminal() -> Iterator[None]:
-    """Keras's progress bar goes to stderr, and nowhere if that is no terminal."""
-    with ExitStack() as stack:
-        terminal = sys.stderr.isatty()
-        shown = sys.stderr if terminal else stack.enter_context(open(os.devnull, "w"))
-        stack.enter_context(redirect_stdout(shown))
-        yield
 
 
 def reason(error: BaseException) -> str:

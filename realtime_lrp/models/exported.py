@@ -1,7 +1,4 @@
-"""The metadata of an exported explanation, inside its ONNX file.
-
-Must not import TensorFlow: the file runs without.
-"""
+"""The metadata of an exported explanation, inside its ONNX file, which runs without TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,57 +20,31 @@ Fit = Annotated[str, msgspec.Meta(pattern="^(crop|squash|letterbox)$")]
 
 
 class MapFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the map before it is computed, for drawing and checking.
+    """Facts about the map before it is computed, for drawing and checking."""
 
-    Attributes:
-      stride: (rows, columns) of the grid that is smoothed away where the map is drawn.
-      signed: whether the map of classes that do not count against others can have negative entries.
-      by_rules: whether it follows the rules of a composite.
-      difference: whether it adds up to a difference of scores.
-      accounted: whether its sum is a share of what started.
-      from_scores: whether what starts is a class's weight times its score, rather than its weight.
-    """
-
-    stride: tuple[Positive, Positive]
-    signed: bool
-    by_rules: bool
-    difference: bool
-    accounted: bool
-    from_scores: bool
+    stride: tuple[Positive, Positive]  # of the grid that is smoothed away in drawings
+    signed: bool  # classes that do not count against others can have negative entries
+    by_rules: bool  # follows the rules of a composite
+    difference: bool  # adds up to a difference of scores
+    accounted: bool  # its sum is a share of what started
+    from_scores: bool  # a class's weight times its score starts, rather than its weight
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """The metadata; each field is an entry of the file, as text or as JSON.
+    """The metadata; each field is an entry of the file, as text or as JSON."""
 
-    Attributes:
-      name: the network.
-      labels: class names in order, or None.
-      classes: the number of scores.
-      method, composite: what made the map; the composite is "" for other methods than LRP.
-      target: what is explained, where it is fixed; "" where the input `target` says it.
-      precision: the type of the file's numbers.
-      size: (H, W) of the input `picture`.
-      fit: which part of a picture belongs there: "crop", "squash" or "letterbox".
-      preprocess: how the file prepares the picture inside.
-      warning: why the answers may be wrong, or "".
-      largest_difference: between its map and the explainer's, as a share of the map's largest
-        entry, on three pictures.
-      map: see `MapFacts`.
-      provenance: how it was made.
-    """
-
-    name: str
-    labels: list[str] | None
-    classes: Positive
+    name: str  # of the network
+    labels: list[str] | None  # class names in order
+    classes: Positive  # how many scores there are
     method: str
-    composite: str
-    target: str
-    precision: str
-    size: tuple[Positive, Positive]
-    fit: Fit
-    preprocess: str
-    warning: str
-    largest_difference: float
+    composite: str  # "" for other methods than LRP
+    target: str  # what is explained, where it is fixed; "" where the input `target` says it
+    precision: str  # the type of the file's numbers
+    size: tuple[Positive, Positive]  # (H, W) of the input `picture`
+    fit: Fit  # which part of a picture belongs there
+    preprocess: str  # how the file prepares the picture inside
+    warning: str  # why the answers may be wrong, or ""
+    largest_difference: float  # from the explainer's maps, as a share of their largest entry
     map: MapFacts
     provenance: Provenance
 
@@ -104,9 +75,8 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
                 for field in msgspec.structs.fields(cls)
             }
             about = msgspec.convert(fields, cls)
-            shapes = {
-                one.name: one.shape for one in [*session.get_inputs(), *session.get_outputs()]
-            }
+            ends = [*session.get_inputs(), *session.get_outputs()]
+            shapes = {one.name: one.shape for one in ends}
             if shapes != about.shapes or len(about.labels or ()) not in (0, about.classes):
                 raise msgspec.ValidationError("they are not true of the graph")
             return about

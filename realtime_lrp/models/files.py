@@ -1,7 +1,4 @@
-"""The kind of a file, known by its first bytes: the name may say something else.
-
-What is no network that can be read is named by what it is, with what to do.
-"""
+"""The kind of a file, known by its first bytes; what is not read is named, with what to do."""
 
 import zipfile
 from pathlib import Path
@@ -42,6 +39,17 @@ BEGINNINGS = (
     (b"\xff\xd8\xff", "a picture", "Give it as INPUT, and the network after --model."),
 )  # fmt: skip
 """First bytes of a file, in small letters; what it is; what to do."""
+
+_OF_JS = (
+    "Give the Keras file that it was made of; Teachable Machine offers it as Tensorflow, Keras."
+)
+JSON_WORDS = (
+    (b'"modelTopology"', "TensorFlow.js's", _OF_JS),
+    (b'"weightsManifest"', "TensorFlow.js's", _OF_JS),
+    (b'"class_name"', "the architecture of a network without its weights", _SAVE),
+    (b"", "JSON", _SAVE),
+)
+"""Words in JSON; what it is; what to do."""
 
 ENDINGS = {
     ".pb": ("a graph of TensorFlow", "Give the folder of the SavedModel. A frozen graph of "
@@ -89,7 +97,7 @@ def _described(path: Path, head: bytes) -> tuple[str, str]:
     if head.startswith(b"PK"):
         return _archive(path)
     if start.startswith(b"{"):
-        return _json(head)
+        return next((what, advice) for word, what, advice in JSON_WORDS if word in head)
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         return "safetensors, which holds weights alone", _EXPORT
     if head[257:262] == b"ustar":
@@ -120,15 +128,3 @@ def _archive(path: Path) -> tuple[str, str]:
     if held:
         return f"an archive that holds {held[:100]!r}", _UNPACK
     return "an archive (zip)", _UNPACK
-
-
-def _json(head: bytes) -> tuple[str, str]:
-    text = head.decode(errors="replace")
-    if any(key in text for key in ('"modelTopology"', '"weightsManifest"')):
-        return "TensorFlow.js's", (
-            "Give the Keras file that it was made of; Teachable Machine offers it as "
-            "Tensorflow, Keras."
-        )
-    if '"class_name"' in text:
-        return "the architecture of a network without its weights", _SAVE
-    return "JSON", _SAVE

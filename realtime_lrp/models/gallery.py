@@ -10,7 +10,7 @@ Names of channels are a YAML file {layer: {channel: name}}, which people edit.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -31,8 +31,6 @@ from realtime_lrp.system.terminal import plain
 MAX_NAME = 60  # Characters of a name; a longer one does not fit beside a picture
 MAX_ENTRIES = 50_000  # How many layers, channels and names the file may have
 ChannelNames = Mapping[str, Mapping[int, str]]  # Layer -> channel -> name
-
-_PLAIN_KEY = re.compile(r"[A-Za-z_][\w./-]*")
 
 
 def _keys(expected: str) -> BeforeValidator:
@@ -69,10 +67,7 @@ _Layers = Annotated[dict[str, _Channels], _keys("layers with channels under them
 
 @dataclass(frozen=True)
 class NamesFile:
-    """The names of a file, and where they stand.
-
-    `locations` maps (layer,) or (layer, "channel") to "names.yaml:3".
-    """
+    """The names of a file; `locations` maps (layer,) or (layer, "channel") to "names.yaml:3"."""
 
     names: ChannelNames = field(default_factory=dict)
     locations: Mapping[KeyPath, str] = field(default_factory=dict)
@@ -82,28 +77,26 @@ class NamesFile:
 
         `layers` maps a layer to how many channels it has; `partly`: there may be other layers.
         """
-        if problems := list(self._unknown(layers, partly)):
-            raise as_error(problems)
-
-    def _unknown(self, layers: Mapping[str, int], partly: bool) -> Iterator[Problem]:
+        problems = []
         for layer, channels in self.names.items():
             known = layers.get(layer)
             if known is None and not partly:
                 close = nearest(layer, layers)
-                hint = f"; did you mean {close!r}?" if close else ""
-                yield Problem(self.locations[(layer,)], f"the network has no layer {layer!r}{hint}")
+                said = f"the network has no layer {layer!r}"
+                said += f"; did you mean {close!r}?" if close else ""
+                problems.append(Problem(self.locations[(layer,)], said))
             for channel in channels:
                 if known is not None and channel >= known:
                     said = f"{layer!r} has the channels 0 to {known - 1}; there is no {channel}"
-                    yield Problem(self.locations[layer, str(channel)], said)
+                    problems.append(Problem(self.locations[layer, str(channel)], said))
+        if problems:
+            raise as_error(problems)
 
 
 def read_names(file: Path) -> NamesFile:
     """Reads names of channels. Channels without a name, as in a template, are left out.
 
-    Raises:
-      MissingInputError: there is no such file.
-      ConfigError: the file is wrong; the message lists every problem with its line.
+    A wrong file is a ConfigError, whose message lists every problem with its line.
     """
     if not file.exists():
         raise MissingInputError(
@@ -130,18 +123,14 @@ def names_text(
     for layer in dict.fromkeys((*comments, *names)):
         known = names.get(layer, {})
         said = comments.get(layer, {})
-        lines += ["", f"{_key(layer)}:"]
+        plainly = re.fullmatch(r"[A-Za-z_][\w./-]*", layer)
+        lines += ["", f"{layer if plainly else json.dumps(layer, ensure_ascii=False)}:"]
         for channel in dict.fromkeys((*said, *sorted(known))):
             name = json.dumps(known[channel], ensure_ascii=False) if channel in known else ""
             text = " ".join(plain(said.get(channel, "")).split())  # it may come from anybody
             comment = f" # {text}" if text else ""
             lines.append(f"  {channel}: {name}{comment}".rstrip())
     return "\n".join(lines) + "\n"
-
-
-def _key(layer: str) -> str:
-    """A layer's name as a key of YAML."""
-    return layer if _PLAIN_KEY.fullmatch(layer) else json.dumps(layer, ensure_ascii=False)
 
 
 MAGIC = b"realtime_lrp concepts 1\n"
@@ -162,42 +151,34 @@ Word = Annotated[str, msgspec.Meta(max_length=500)]
 
 
 class ChannelContents(msgspec.Struct, frozen=True):
-    """A file's contents on a channel.
+    """A file's contents on a channel."""
 
-    `relevant` and `activating` are numbers of pictures, largest share of relevance or activation
-    first. `classes` are the classes that it speaks for most, each with its part of the channel's
-    positive relevance. `often` counts pictures in which it had one share among the four largest.
-    """
-
-    relevant: Row
-    activating: Row
+    relevant: Row  # numbers of pictures, largest share of relevance first
+    activating: Row  # the same by activation
+    # the classes that it speaks for most, each with its part of the channel's positive relevance
     classes: Annotated[tuple[tuple[Word, Part], ...], msgspec.Meta(max_length=8)] = ()
-    often: Number = 0
+    often: Number = 0  # pictures in which it had one share among the four largest
 
 
 class LayerContents(msgspec.Struct, frozen=True):
-    """A file's contents on a layer: its name, its number of channels, channels with pictures."""
+    """A file's contents on a layer."""
 
     name: Word
     channels: Annotated[int, msgspec.Meta(ge=1, le=MAX_CHANNELS)]
-    entries: dict[Number, ChannelContents]
+    entries: dict[Number, ChannelContents]  # of the channels with pictures
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON text of a gallery file.
-
-    `sha256` holds hashes of the network's files, "model" and "weights"; `pictures` is how many the
-    gallery was chosen from; `side` and `sizes` are pixels and bytes of its own, `hash` is SHA-256
-    of all of them. `layers` are in the order of the network.
-    """
+    """The JSON text of a gallery file."""
 
     network: Word
-    sha256: dict[str, str] = {}
+    sha256: dict[str, str] = {}  # of the network's files, "model" and "weights"
+    # in the order of the network
     layers: Annotated[tuple[LayerContents, ...], msgspec.Meta(max_length=1000)] = ()
-    pictures: Number = 0
-    side: Annotated[int, msgspec.Meta(ge=8, le=MAX_SIDE)] = 96
-    sizes: tuple[Number, ...] = ()
-    hash: str = ""
+    pictures: Number = 0  # how many it was chosen from
+    side: Annotated[int, msgspec.Meta(ge=8, le=MAX_SIDE)] = 96  # pixels of its own pictures
+    sizes: tuple[Number, ...] = ()  # bytes of each
+    hash: str = ""  # SHA-256 of all of them
     provenance: dict[str, Any] = {}
 
 
@@ -205,8 +186,6 @@ class Gallery:
     """Pictures for the channels of some layers, and a user's names. Threads may share it.
 
     `data` holds the pictures, one after the other. `network` is "" for an empty gallery.
-    `other_network` says what it was made with if not with the network that it is used for: "other
-    weights of vgg16".
     """
 
     def __init__(self, contents: Contents, data: bytes = b"", names: NamesFile | None = None):
@@ -214,19 +193,15 @@ class Gallery:
         self._data = data
         self._ends = list(accumulate(contents.sizes, initial=0))
         self._layers = {layer.name: layer for layer in contents.layers}
-        self._names = names
+        self._named = names or NamesFile()
+        self.names = self._named.names  # that a user gave: layer -> channel -> name
         self.network, self.layers = contents.network, tuple(self._layers)
-        self.other_network = ""
-        self._decoded = lru_cache(DECODED_BYTES // (SHOWN * 3 * contents.side**2))(self._decode_row)
+        self.other_network = ""  # what it was made with instead: "other weights of vgg16"
+        self._decoded = lru_cache(DECODED_BYTES // (SHOWN * 3 * contents.side**2))(self._decode)
 
     def name(self, layer: str, channel: int) -> str:
         """The name that a user gave to a channel; "" without one."""
         return self.names.get(layer, {}).get(channel, "")
-
-    @property
-    def names(self) -> ChannelNames:
-        """The names that a user gave: layer -> channel -> name."""
-        return self._names.names if self._names else {}
 
     def described(self, layer: str) -> bool:
         """Whether any channel of a layer has pictures or a name."""
@@ -234,13 +209,12 @@ class Gallery:
 
     def channels(self, layer: str) -> Mapping[int, ChannelContents]:
         """The contents on the channels of a layer that have pictures."""
-        known = self._layers.get(layer)
-        return known.entries if known else {}
+        return self._layers[layer].entries if layer in self._layers else {}
 
     def pictures(self, layer: str, channel: int) -> Sequence[np.ndarray]:
-        """The pictures in which a channel carries most relevance, cropped and masked.
+        """The pictures in which a channel carries most relevance, cropped and masked, in order.
 
-        At most `SHOWN`, most relevance first, uint8 [S, S, 3] RGB each; empty if there are none.
+        At most `SHOWN`, uint8 [S, S, 3] RGB each; empty if there are none.
         """
         known = self.channels(layer).get(channel)
         return self._decoded(known.relevant) if known else ()
@@ -251,10 +225,7 @@ class Gallery:
         return self._decoded(known.activating) if known else ()
 
     def check(self, layers: Mapping[str, int]) -> None:
-        """Refuses a gallery, or names, of another network.
-
-        `layers` maps every layer of the network to how many channels it has.
-        """
+        """Refuses a gallery, or names, of another network; `layers` says each one's channels."""
         for layer in self.contents.layers:
             have = layers.get(layer.name)
             if have != layer.channels:
@@ -266,43 +237,39 @@ class Gallery:
                     "FOLDER -o FILE",
                     "gallery",
                 )
-        if self._names:
-            self._names.check(layers)
+        self._named.check(layers)
 
-    def check_names(self) -> None:
-        """Refuses names with mistakes that show without the network (ConfigError)."""
-        if self._names:
-            self._names.check({one.name: one.channels for one in self.contents.layers}, partly=True)
-
-    def _decode_row(self, numbers: Row) -> tuple[np.ndarray, ...]:
-        return tuple(map(self._decode, numbers[:SHOWN]))
-
-    def _decode(self, number: int) -> np.ndarray:
-        """A picture; a grey one if it cannot be decoded although its header is right."""
-        data = self._data[self._ends[number] : self._ends[number + 1]]
-        side = self.contents.side
-        found = decode_picture(data)
-        if found is None or found.shape != (side, side, 3):
-            found = np.full((side, side, 3), 128, np.uint8)
-        found.flags.writeable = False
-        return found
+    def _decode(self, numbers: Row) -> tuple[np.ndarray, ...]:
+        """Pictures; a grey one where it cannot be decoded although its header is right."""
+        shape = (self.contents.side, self.contents.side, 3)
+        pictures = []
+        for number in numbers[:SHOWN]:
+            found = decode_picture(self._data[self._ends[number] : self._ends[number + 1]])
+            if found is None or found.shape != shape:
+                found = np.full(shape, 128, np.uint8)
+            found.flags.writeable = False
+            pictures.append(found)
+        return tuple(pictures)
 
 
 def load_gallery(config: Config) -> Gallery:
     """The gallery that a configuration names, else that of an embedded network, else an empty one.
 
-    Names come from the configuration; only the embedded gallery has its own.
+    Names come from the configuration; only the embedded gallery has its own. Names with mistakes
+    that show without the network are a ConfigError.
     """
     chosen = config.concepts
     names = Path(chosen.names) if chosen.names else None
     name = config.model.name.lower()  # not a file of a user's that is called shapes.keras
     file = Path(chosen.gallery) if chosen.gallery else ASSETS / f"{name}{SUFFIX}"
-    if not chosen.gallery and (config.model.weights or name not in NAMING):
-        return Gallery(Contents(network=""), names=read_names(names) if names else None)
-    if not chosen.gallery and not names:
-        own = file.with_suffix(NAMES_SUFFIX)
-        names = own if own.is_file() else None
-    return Gallery(*read_gallery_file(file), read_names(names) if names else None)
+    empty = not chosen.gallery and (config.model.weights or name not in NAMING)
+    own = file.with_suffix(NAMES_SUFFIX)
+    if not chosen.gallery and not empty and not names and own.is_file():
+        names = own
+    contents, data = (Contents(network=""), b"") if empty else read_gallery_file(file)
+    named = read_names(names) if names else NamesFile()
+    named.check({one.name: one.channels for one in contents.layers}, partly=True)
+    return Gallery(contents, data, named)
 
 
 def read_gallery_file(file: Path) -> tuple[Contents, bytes]:
@@ -381,9 +348,8 @@ def _check_layers(contents: Contents) -> None:
 
 def _webp_size(begin: bytes) -> tuple[int, int] | None:
     """Rows and columns of a simple lossy WebP (RFC 9649), from its first 30 bytes; else None."""
-    if len(begin) < 30 or begin[:4] != b"RIFF" or begin[8:16] != b"WEBPVP8 ":
-        return None
-    if begin[23:26] != b"\x9d\x01\x2a":
+    marks = begin[:4] + begin[8:16] + begin[23:26]
+    if len(begin) < 30 or marks != b"RIFFWEBPVP8 \x9d\x01\x2a":
         return None
     columns, rows = (int.from_bytes(begin[at : at + 2], "little") & 0x3FFF for at in (26, 28))
     return rows, columns

@@ -1,8 +1,6 @@
 """Networks of KerasHub for pictures: presets by name, and folders that it has saved.
 
-Downloading and caching are KerasHub's own work. What comes back is checked in
-`untrusted/presets.py`. Import this file only when such a network is loaded: KerasHub takes a
-second.
+KerasHub downloads and keeps the files; `untrusted/presets.py` checks them.
 """
 
 import importlib
@@ -10,6 +8,8 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
@@ -24,37 +24,19 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError,
 from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.network import NO_PREPROCESSING, Network, Scaling
+from realtime_lrp.models.network import NO_PREPROCESSING, Network, Scaling, Size
+from realtime_lrp.models.untrusted import presets
 from realtime_lrp.models.untrusted.allowlist import parts_of
 from realtime_lrp.models.untrusted.loading import naming_the_file
-from realtime_lrp.models.untrusted.presets import (
-    A_PRESET,
-    BACKBONE_WEIGHTS,
-    CONFIG,
-    EXPECTED,
-    HEAD_WEIGHTS,
-    TASK,
-    build_preset,
-    describe_preset,
-    tasks_of,
-)
 from realtime_lrp.system.terminal import captured_stderr
 
 KAGGLE = "kaggle://"  # How the addresses of presets on Kaggle begin
-
 _ADDRESS = re.compile(KAGGLE + r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/[0-9]+)?")
-
-HEADLESS = "_imagenet21k"
-"""How the names of backbones end that KerasHub lists among the classifiers."""
-
+HEADLESS = "_imagenet21k"  # How names end of backbones that KerasHub lists among the classifiers
 IMAGENET_CLASSES = 1000
-
-COCO_CLASSES = 80
-COCO_NUMBERS = 91
-"""How many classes a detector of COCO has: those that are there, or all that were planned."""
-
-COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
-"""Class numbers below 91 that no box of COCO has."""
+COCO_CLASSES = 80  # of a detector, those that are there
+COCO_NUMBERS = 91  # all that were planned
+COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)  # numbers that no box of COCO has
 
 SEGMENTED = {
     "voc": (
@@ -70,60 +52,52 @@ SEGMENTED = {
 }  # fmt: skip
 """The classes of segmentations, by the data set that they were trained on."""
 
-LOGITS = ("logits", "cls_logits")
-"""Names of a detector's scores before the sigmoid: in D-FINE, in RetinaNet."""
-
-MAX_PLACES = 1 << 20
-"""The most places of a detector. They are computed while it is built, and a file may ask for any
-number."""
-
-TOLERANCE = 1e-5
-"""Largest difference between our input and the input by the preset's converter, relative to its
-largest value."""
-
+LOGITS = ("logits", "cls_logits")  # a detector's scores before the sigmoid: D-FINE, RetinaNet
+MAX_PLACES = 1 << 20  # of a detector: they are computed while it is built, and may be any number
+TOLERANCE = 1e-5  # of our input against the converter's, relative to its largest value
 MAX_PROBE = 64  # Rows and columns of the largest picture with which a preset's converter is tried
 
 log = logging.getLogger(__name__)
 
 
-def load_preset(
-    preset: str, weights: str | None, labels: list[str] | None, size: tuple[int, int] | None
-) -> Network:
+def load_preset(preset: str, weights: str | None, labels: list[str] | None, size: Size) -> Network:
     """Loads an image classifier, an object detector or a segmentation of KerasHub."""
     hub = _keras_hub()
     source, about = _source(preset, hub)
-    task = _file(source, TASK, preset)
-    described = describe_preset(preset, task, hub)
+    task = _file(source, presets.TASK, preset)
     shown = f"The preset {preset!r}"
-    with naming_the_file(repr(preset), f"{shown} has no size that fits", EXPECTED):
-        _fix_size(described, size)
-        _check_places(described, shown)
-    find = cache(partial(_file, source, preset=preset)) if weights is None else None
-    model = build_preset(described, preset, find)
-    with naming_the_file(repr(preset), f"{shown} prepares pictures wrongly", EXPECTED):
+    with naming_the_file(repr(preset), f"{shown} cannot be loaded", presets.EXPECTED):
+        described = presets.describe_preset(shown, task, hub)
+        with naming_the_file(repr(preset), f"{shown} has no size that fits", presets.EXPECTED):
+            _fix_size(described, size)
+            _check_places(described, shown)
+        find = cache(partial(_file, source, preset=preset)) if weights is None else None
+        model = presets.build_preset(described, repr(preset), find)
         scaling = _scaling(model, shown)
-    if weights not in (None, "random"):
-        model = with_weights(model, weights)
-    if labels is None:
-        labels = _labels(about, model.num_classes, weights, hub)
-    labels = labels or None
-    if isinstance(model, hub.models.ObjectDetector):
-        with naming_the_file(repr(preset), f"The boxes of {preset!r} cannot be computed", EXPECTED):
-            model = _with_boxes(model, shown)
-    if scaling is None:
-        return Network(preset, model, labels=labels, warning=NO_PREPROCESSING)
-    return Network(preset, model, "preset", labels, scaling=scaling)
+        if weights not in (None, "random"):
+            model = with_weights(model, weights)
+        if labels is None:
+            labels = _labels(about, model.num_classes, weights, hub)
+        if isinstance(model, hub.models.ObjectDetector):
+            problem = f"The boxes of {preset!r} cannot be computed"
+            with naming_the_file(repr(preset), problem, presets.EXPECTED):
+                model = _with_boxes(model, shown)
+    network = Network(preset, model, labels=labels or None, warning=NO_PREPROCESSING)
+    return (
+        replace(network, preprocess="preset", warning="", scaling=scaling) if scaling else network
+    )
 
 
 def preset_files(preset: str) -> dict[str, Path]:
     """The files of a preset that is on this machine: "model", "weights" and "head"."""
-    kinds = {"model": TASK, "weights": BACKBONE_WEIGHTS, "head": HEAD_WEIGHTS}
-    try:
+    found: dict[str, Path] = {}
+    with suppress(UsageError, UnavailableError):
         source, _ = _source(preset, _keras_hub())
-    except (UsageError, UnavailableError):
-        return {}
-    found = {kind: _cached(source, file) for kind, file in kinds.items()}
-    return {kind: path for kind, path in found.items() if path}
+        files = presets.TASK, presets.BACKBONE_WEIGHTS, presets.HEAD_WEIGHTS
+        for kind, file in zip(("model", "weights", "head"), files, strict=True):
+            if path := _cached(source, file):
+                found[kind] = path
+    return found
 
 
 def _keras_hub() -> ModuleType:
@@ -140,12 +114,12 @@ def _keras_hub() -> ModuleType:
 def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
     """A preset's address or folder, and the classes that its name suggests."""
     known = hub.models.Backbone.presets
-    presets = [name for task in tasks_of(hub) for name in task.presets]
+    known_names = [name for task in presets.tasks_of(hub) for name in task.presets]
     if preset in known:
-        if preset not in presets:
+        if preset not in known_names:
             raise UsageError(
                 f"The preset {preset!r} of KerasHub is no classifier, detector or segmentation.\n"
-                f"{A_PRESET}",
+                f"{presets.A_PRESET}",
                 "model",
             )
         entry = known[preset]
@@ -154,7 +128,7 @@ def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
         return preset, preset
     if os.path.isdir(preset):
         return os.path.abspath(preset), Path(preset).resolve().name
-    names = [one for one in presets if not one.endswith(HEADLESS)]
+    names = [one for one in known_names if not one.endswith(HEADLESS)]
     within = [name for name in names if preset.lower() in name]
     near = within[:3] or get_close_matches(preset.lower(), names, n=3, cutoff=0.5)
     hint = (
@@ -168,54 +142,51 @@ def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
 
 def _file(source: str, name: str, preset: str) -> Path:
     """A file of a preset, which KerasHub downloads where it has not done so before."""
-    if not source.startswith(KAGGLE):
-        if not Path(source, name).is_file():
-            raise _lacks(name, preset, is_preset=Path(source, CONFIG).is_file())
-        return Path(source, name)
-    from keras_hub.src.utils.preset_utils import get_file
+    found = _cached(source, name)
+    is_preset = Path(source, presets.CONFIG).is_file()
+    if source.startswith(KAGGLE):
+        from keras_hub.src.utils.preset_utils import get_file
 
-    if name == BACKBONE_WEIGHTS and _cached(source, name) is None:
-        log.warning("Downloading the weights of %s once, from Kaggle", preset)
-    try:
-        return Path(get_file(source, name))
-    except FileNotFoundError:
-        raise _lacks(name, preset, is_preset=True) from None
-    except Exception as error:  # requests, kagglehub and KerasHub raise anything
-        raise UnavailableError(
-            f"The preset {preset!r} could not be downloaded from Kaggle ({reason(error)}).\n"
-            "Connect to the internet once, or give a folder: --model hub:FOLDER."
-        ) from error
-
-
-def _lacks(name: str, preset: str, is_preset: bool) -> DamagedInputError:
-    """The error for a file that a preset does not have."""
+        is_preset = True
+        if name == presets.BACKBONE_WEIGHTS and found is None:
+            log.warning("Downloading the weights of %s once, from Kaggle", preset)
+        try:
+            found = Path(get_file(source, name))
+        except FileNotFoundError:
+            found = None
+        except Exception as error:  # requests, kagglehub and KerasHub raise anything
+            raise UnavailableError(
+                f"The preset {preset!r} could not be downloaded from Kaggle ({reason(error)}).\n"
+                "Connect to the internet once, or give a folder: --model hub:FOLDER."
+            ) from error
+    if found is not None:
+        return found
     if not is_preset:
-        return DamagedInputError(f"{preset!r} is no preset of KerasHub. {EXPECTED}")
-    if name == TASK:
-        return DamagedInputError(
-            f"The preset {preset!r} has no head ({TASK} is missing): it is a backbone alone.\n"
-            f"{A_PRESET}"
+        raise DamagedInputError(f"{preset!r} is no preset of KerasHub. {presets.EXPECTED}")
+    why = f"has no file {name}. {presets.EXPECTED}"
+    if name == presets.TASK:
+        why = (
+            f"has no head ({presets.TASK} is missing): it is a backbone alone.\n{presets.A_PRESET}"
         )
-    return DamagedInputError(f"The preset {preset!r} has no file {name}. {EXPECTED}")
+    raise DamagedInputError(f"The preset {preset!r} {why}")
 
 
 def _cached(source: str, name: str) -> Path | None:
     """The file of a preset if it is on this machine."""
-    path = Path(source, name)
-    if source.startswith(KAGGLE):
-        import kagglehub.cache
-        import kagglehub.handle
+    if not source.startswith(KAGGLE):
+        path = Path(source, name)
+        return path if path.is_file() else None
+    import kagglehub.cache
+    import kagglehub.handle
 
-        try:
-            handle = kagglehub.handle.parse_model_handle(source.removeprefix(KAGGLE))
-            found = kagglehub.cache.Cache().load_from_cache(handle, name)
-        except ValueError:  # no version in the handle, or none at all
-            found = None
-        return Path(found) if found else None
-    return path if path.is_file() else None
+    with suppress(ValueError):  # no version in the handle, or none at all
+        handle = kagglehub.handle.parse_model_handle(source.removeprefix(KAGGLE))
+        if found := kagglehub.cache.Cache().load_from_cache(handle, name):
+            return Path(found)
+    return None
 
 
-def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
+def _fix_size(described: dict[str, Any], size: Size) -> None:
     """Gives backbones without a fixed input size the one for which pictures are prepared."""
     try:
         backbone = described["config"]["backbone"]["config"]
@@ -313,7 +284,11 @@ def _scaling(model: Any, shown: str) -> Scaling | None:
         return None
     channels = model.input_shape[-1]
     try:
-        scaling = Scaling.of(converter.scale, converter.offset, channels)
+        scale, offset = (
+            np.broadcast_to(default if values is None else values, channels).astype(float).tolist()
+            for values, default in ((converter.scale, 1.0), (converter.offset, 0.0))
+        )
+        scaling = Scaling(tuple(scale), tuple(offset))
         rows, columns = (min(side, MAX_PROBE) for side in converter.image_size or (8, 8))
         if converter.image_size:
             converter.image_size = (rows, columns)

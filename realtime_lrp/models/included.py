@@ -13,14 +13,9 @@ from keras.src.utils import file_utils  # where keras.applications find get_file
 
 from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.models import memory
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.memory import (
-    aligned_empty,
-    build_within_memory,
-    initialise_with_zeros,
-    shared_tensor,
-)
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
@@ -30,11 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def load_application(name: str, weights: str | None, labels: list[str] | None) -> Network:
-    """Loads a network of keras.applications that was trained on ImageNet.
-
-    `weights` is "imagenet", "random", the path of a file, or None for "imagenet"; `labels`
-    are class names, None is for ImageNet's, [] for none.
-    """
+    """Loads a network of keras.applications; None are ImageNet's weights, and its labels."""
     application = APPLICATIONS[name]
     downloads: list[Download] = []
 
@@ -44,15 +35,15 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
             return builder(weights="imagenet", **application.options)
 
     def prepare(model: keras.Model) -> None:  # without random values that are overwritten
-        initialise_with_zeros(weight for weight in model.weights if len(weight.shape) > 1)
+        memory.initialise_with_zeros(weight for weight in model.weights if len(weight.shape) > 1)
 
-    model = build_within_memory(build, name, prepare)
+    model = memory.build_within_memory(build, name, prepare)
     if weights == "random":
         _randomise(model)
     elif weights in (None, "imagenet"):
         _load_downloaded(model, downloads[0])
     else:
-        load_weights(model, _existing_weights(weights))
+        with_weights(model, weights)
     if labels is None:
         labels = imagenet_labels(model.output_shape[-1], download=weights != "random")
         if labels is None and weights == "random":
@@ -64,8 +55,7 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
 def _noting_downloads(downloads: list[Download]) -> Iterator[None]:
     """Within it builders of keras.applications note which weights they want, and load none.
 
-    Only `weights="imagenet"` builds each network in its trained form: EfficientNet's has a layer
-    that others lack.
+    Only `weights="imagenet"` builds a network as it was trained: EfficientNet's has a layer more.
     """
 
     def note(fname: str, origin: str, file_hash: str | None = None, **_: Any) -> None:
@@ -106,22 +96,14 @@ def _randomise(model: keras.Model) -> None:
         if len(weight.shape) > 1:
             *window, inputs, outputs = weight.shape
             limit = np.sqrt(6 / (np.prod(window) * (inputs + outputs)))
-            values = aligned_empty(weight.shape)
+            values = memory.aligned_empty(weight.shape)
             flat = values.reshape(-1)
             for begin in range(0, len(flat), RANDOM_PART):
                 part = flat[begin : begin + RANDOM_PART]
                 rng.random(dtype=np.float32, out=part)
                 part -= 0.5
                 part *= np.float32(2 * limit)
-            weight.assign(shared_tensor(values))
-
-
-def _existing_weights(weights: str) -> Path:
-    if not Path(weights).is_file():
-        raise UnavailableError(
-            f"There is no weights file {weights!r}. Expected imagenet, random or a file."
-        )
-    return Path(weights)
+            weight.assign(memory.shared_tensor(values))
 
 
 def load_shapes(file: Path, weights: str | None) -> Network:
@@ -144,5 +126,9 @@ def with_weights(model: keras.Model, weights: str | None) -> keras.Model:
     if weights == "random":
         keras.utils.set_random_seed(0)
         return keras.models.clone_model(model)
-    load_weights(model, _existing_weights(weights))
+    if not Path(weights).is_file():
+        raise UnavailableError(
+            f"There is no weights file {weights!r}. Expected imagenet, random or a file."
+        )
+    load_weights(model, Path(weights))
     return model

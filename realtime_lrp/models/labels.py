@@ -15,14 +15,11 @@ from realtime_lrp.system.files import read_limited
 
 log = logging.getLogger(__name__)
 
-CLASS_INDEX = Download(
+CLASS_INDEX = Download(  # ImageNet's class names
     "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json",
     "c2c37ea517e94d9795004a39431a14cb",
 )
-"""ImageNet's class names."""
-
 BESIDE = "labels.txt"  # the file with the class names of the network beside it
-
 MAX_FILE_BYTES = 2**24
 MAX_WRITTEN = 1 << 18  # Characters; Python takes some hundred times as many bytes to read them
 MAX_NAME_LENGTH = 500  # Characters; what is longer is no class name, and would take long to draw
@@ -64,7 +61,7 @@ def read_labels(path: Path) -> list[str]:
 def names_in(text: str) -> list[Any]:
     """The class names in a text, as `read_labels` reads it; unchecked."""
     try:
-        data = json.loads(text)
+        return _in_order(json.loads(text))
     except RecursionError:
         return []
     except ValueError:
@@ -75,14 +72,16 @@ def names_in(text: str) -> list[Any]:
         head, *rest = [_without_numbers(lines), _without_numbers(lines[1:])]
         headed = head == lines and rest[0] != lines[1:] and re.search("[,;\t]", lines[0])
         return rest[0] if headed else head
-    if isinstance(data, list):
-        return data
+
+
+def _in_order(data: Any) -> list[Any]:
+    """The names in a list, or in a dictionary with their numbers; empty if it is neither."""
     if isinstance(data, dict) and all(isinstance(number, int) for number in data.values()):
-        data = {str(number): name for name, number in data.items()}
-    if isinstance(data, dict) and set(data) == {str(index) for index in range(len(data))}:
-        entries = [data[str(index)] for index in range(len(data))]
-        return [entry[-1] if isinstance(entry, list) and entry else entry for entry in entries]
-    return []
+        data = {number: name for name, number in data.items()}
+    if isinstance(data, dict):
+        data = [data.get(n, data.get(str(n))) for n in range(len(data))]
+        data = [entry[-1] if isinstance(entry, list) and entry else entry for entry in data]
+    return [*data] if isinstance(data, list | tuple) and None not in data else []
 
 
 def _without_numbers(lines: list[str]) -> list[str]:
@@ -118,15 +117,14 @@ def labels_beside(path: Path, counts: Sequence[int]) -> list[str] | None:
 def written_labels(text: str) -> list[str] | None:
     """Class names in a text that a program has written: a Python or JSON dictionary, or a list."""
     try:
-        data = ast.literal_eval(text) if 0 < len(text) <= MAX_WRITTEN else None
+        names = _in_order(ast.literal_eval(text) if 0 < len(text) <= MAX_WRITTEN else None)
     except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
         return None
-    if isinstance(data, dict):
-        data = [data.get(n, data.get(str(n))) for n in range(len(data))]
-    if not isinstance(data, list | tuple) or not all(isinstance(name, str) for name in data):
-        return None
-    named = all(name.isprintable() and 0 < len(name) <= MAX_NAME_LENGTH for name in data)
-    return list(data) if named else None
+    named = all(
+        isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_NAME_LENGTH
+        for name in names
+    )
+    return names if named and names else None
 
 
 def imagenet_labels(classes: int, download: bool) -> list[str] | None:

@@ -1,16 +1,15 @@
 """The memory of models: what is too large is refused, and weights return theirs to the system.
 
-A model file from somebody else may describe a layer of any size; nothing here may allocate its
-variables before the check. TensorFlow's allocator on CPUs returns nothing to the system, and
-`tf.constant` copies an array twice: VGG16's largest matrix, 0.4 GB, would take 0.8 GB more, for
-good. So large weights have memory of their own.
+Nothing may allocate variables of a file before the check. TensorFlow's allocator on CPUs returns
+nothing, and `tf.constant` copies an array twice: VGG16's largest matrix, 0.4 GB, would take 0.8 GB
+more, for good. So large weights have memory of their own.
 """
 
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -39,7 +38,13 @@ def build_within_memory(
 
     def run() -> None:
         try:
-            future.set_result(_build(build, name, check))
+            with keras.StatelessScope(initialize_variables=False):
+                model = build()
+                refuse_beyond_memory(needed_bytes(model), name)
+                check(model)
+            with keras.StatelessScope():
+                pass  # leaving this scope allocates every variable
+            future.set_result(model)
         except BaseException as error:
             future.set_exception(error)
 
@@ -47,43 +52,23 @@ def build_within_memory(
     return future.result()
 
 
-def _build(
-    build: Callable[[], keras.Model], name: str, check: Callable[[keras.Model], None]
-) -> keras.Model:
-    with keras.StatelessScope(initialize_variables=False):
-        model = build()
-        refuse_beyond_memory(needed_bytes(model), name)
-        check(model)
-    with keras.StatelessScope():
-        pass  # leaving this scope allocates every variable
-    return model
-
-
 def needed_bytes(model: keras.Model) -> int:
-    """The least memory an explanation needs: all weights and the activations of one picture.
-
-    Outputs without a fixed size, and outputs of layers that are called more than once, are not
-    counted.
-    """
+    """The least memory an explanation needs: all weights and the activations of one picture."""
     weights = sum(math.prod(w.shape) * tf.as_dtype(w.dtype).size for w in model.weights)
-    return weights + sum(_output_bytes(layer) for layer in _layers(model))
+    return weights + _activation_bytes(model)
 
 
-def _layers(model: keras.Model) -> Iterator[keras.Layer]:
-    """The layers of a model and of the models inside it."""
+def _activation_bytes(model: keras.Model) -> int:
+    """Outputs without a fixed size, and of layers that are called more than once, do not count."""
+    total = 0
     for layer in model.layers:
         if isinstance(layer, keras.Model):
-            yield from _layers(layer)
-        else:
-            yield layer
-
-
-def _output_bytes(layer: keras.Layer) -> int:
-    try:
-        shape = layer.output.shape[1:]
-    except AttributeError:  # called more than once, or not at all
-        return 0
-    return 0 if None in shape else 4 * math.prod(shape)
+            total += _activation_bytes(layer)
+            continue
+        with suppress(AttributeError):  # called more than once, or not at all
+            shape = layer.output.shape[1:]
+            total += 0 if None in shape else 4 * math.prod(shape)
+    return total
 
 
 def aligned_empty(

@@ -1,8 +1,7 @@
 """The table of networks that have a name, and the files that networks are read from.
 
-To add a named one, add a row to `NETWORKS`.
-
-Keep this file light: it must not import TensorFlow before a network is loaded.
+To add a named one, add a row to `NETWORKS`. This file must not import TensorFlow before one is
+loaded.
 """
 
 import hashlib
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
 
 FILES = {name: ASSETS / f"{name}.keras" for name in EMBEDDED}  # embedded network -> its file
 
+# weights, "imagenet", "random", a path, or None for its own; a user's labels -> the network
 Load = Callable[[str | None, list[str] | None], "Network"]
-"""(weights, labels) -> the network.
-
-weights is "imagenet", "random", the path of a file, or None for the network's own; labels are the
-user's class names or None."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +34,16 @@ class Named:
     load: Load
 
 
-def _load_embedded(name: str, weights: str | None, labels: list[str] | None) -> "Network":
-    from realtime_lrp.models.included import load_shapes  # here, so that the table stays light
+def _load(name: str, weights: str | None, labels: list[str] | None) -> "Network":
+    from realtime_lrp.models.included import load_application, load_shapes  # TensorFlow
 
-    return load_shapes(FILES[name], weights)
-
-
-def _load_application(name: str, weights: str | None, labels: list[str] | None) -> "Network":
-    from realtime_lrp.models.included import load_application
-
+    if name in FILES:
+        return load_shapes(FILES[name], weights)
     return load_application(name, weights, labels)
 
 
-NETWORKS: dict[str, Named] = {
-    **{name: Named(about, partial(_load_embedded, name)) for name, about in EMBEDDED.items()},
-    **{
-        name: Named(one.description, partial(_load_application, name))
-        for name, one in APPLICATIONS.items()
-    },
-}
+_ABOUT = {**EMBEDDED, **{name: one.description for name, one in APPLICATIONS.items()}}
+NETWORKS = {name: Named(about, partial(_load, name)) for name, about in _ABOUT.items()}
 """Lower-case name -> network."""
 
 
@@ -71,20 +58,20 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
     Of presets of KerasHub also "head", the weights of the classifier's last layers.
     """
     lower = name.lower()
-    files: dict[str, Path | None] = {"model": FILES.get(lower)}
-    if lower not in NETWORKS:
-        files["model"] = Path(name)
-        if Path(name).is_dir():
-            variables = Path(name, "variables", "variables.data-00000-of-00001")
-            files = {"model": Path(name, "saved_model.pb"), "weights": variables}
-        elif name.endswith(".onnx") and Path(f"{name}.data").is_file():  # as PyTorch calls it
-            files["weights"] = Path(f"{name}.data")
-    if name.startswith(HUB):
+    files: dict[str, Path | None] = {"model": Path(name)}
+    if lower in NETWORKS:
+        files = {"model": FILES.get(lower)}
+    elif name.startswith(HUB):
         from realtime_lrp.models.hub import preset_files
 
         files = dict(preset_files(name.removeprefix(HUB)))
         if weights is not None:
             files = {"model": files.get("model")}
+    elif Path(name).is_dir():
+        variables = Path(name, "variables", "variables.data-00000-of-00001")
+        files = {"model": Path(name, "saved_model.pb"), "weights": variables}
+    elif name.endswith(".onnx") and Path(f"{name}.data").is_file():  # as PyTorch calls it
+        files["weights"] = Path(f"{name}.data")
     if weights not in (None, "imagenet", "random"):
         files["weights"] = Path(weights)
     elif lower in APPLICATIONS and weights != "random":

@@ -1,8 +1,5 @@
 """A network: a Keras model with its labels, and how pictures are prepared for it."""
 
-from __future__ import annotations
-
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
@@ -11,15 +8,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED, Preprocessing, parse
+from realtime_lrp.config.preprocessing import EXAMPLE, Preprocessing, parse
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.network.checks import refuse_foreign_model
 from realtime_lrp.relevance.reading.building import finds_boxes
 
-log = logging.getLogger(__name__)
-
-LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
-"""Weights of red, green and blue (ITU-R BT.601)."""
+LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green, blue (ITU-R BT.601)
+NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"  # a network's warning
+Size = tuple[int, int] | None  # (H, W) of pictures, for a file that leaves it open
 
 
 @dataclass(frozen=True)
@@ -28,18 +24,6 @@ class Scaling:
 
     scale: tuple[float, ...]
     offset: tuple[float, ...]
-
-    @classmethod
-    def of(
-        cls, scale: float | Sequence[float] | None, offset: float | Sequence[float] | None,
-        channels: int,
-    ) -> Scaling:  # fmt: skip
-        """Makes one of single numbers or numbers per channel; None changes nothing."""
-        factors, added = (
-            np.broadcast_to(default if values is None else values, channels).astype(float).tolist()
-            for values, default in ((scale, 1.0), (offset, 0.0))
-        )
-        return cls(tuple(factors), tuple(added))
 
     def __call__(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Prepares pictures, uint8 [B, H, W, 3] RGB: float32 [B, H, W, channels]."""
@@ -68,23 +52,6 @@ def prepared(pictures: np.ndarray | tf.Tensor, way: Preprocessing, channels: int
     if any(way.mean):
         values = values - tf.constant(way.mean)
     return values / tf.constant(way.std) if {*way.std} != {1.0} else values
-
-
-NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
-"""The warning of a network if nothing says how its pictures are prepared."""
-
-
-def tell_preparation(file: str, way: str, who: str) -> None:
-    """Tells how pictures are prepared for a file's network, and who says so; "" is a guess."""
-    about = f"{way} ({ABOUT[way]})" if way in ABOUT else way
-    if who:
-        log.warning("%s: pictures are prepared as %s, as %s says", file, about, who)
-    else:
-        log.warning(
-            "%s: pictures are prepared as %s, which is a guess: the file does not say it. Give "
-            "what the network was trained with: --preprocess %s, or a range, such as '%s'",
-            file, about, "|".join(NAMED), EXAMPLE,
-        )  # fmt: skip
 
 
 class PixelRange(TypedDict):
@@ -132,7 +99,10 @@ class Network:
         if self.scaling is None:
             parse(self.preprocess)
         refuse_foreign_model(self.model)
-        object.__setattr__(self, "channels", self.channels or _channels(self.model))
+        shape = _input_shape(self.model)
+        # 1 where it has no axis for channels, 3 where it is no picture, which explainers refuse
+        channels = shape[3] if len(shape) == 4 else 1 if len(shape) == 3 else 3
+        object.__setattr__(self, "channels", self.channels or channels)
         found = self.model is not None and finds_boxes(self.model)
         object.__setattr__(self, "detects", self.detects or found)
 
@@ -144,19 +114,14 @@ class Network:
     def labels_of(self, names: Sequence[str]) -> list[str]:
         """The names of the scores from a file's `names`, which may have one for no thing.
 
-        A single thing has one score. With several, the last score is for nothing, which a file
-        may leave unnamed.
+        It is the last score, unless there is a single thing; a file may leave it unnamed.
         """
-        scores = self.model.output["scores"] if self.model and self.nothing else None
-        if scores is None:
+        if not self.model or not self.nothing:
             return [*names]
-        things = max(scores.shape[-1] - 1, 1)
+        count = self.model.output["scores"].shape[-1]
+        things = max(count - 1, 1)
         named = [*names[1:], names[0]] if self.nothing == "first" and len(names) > things else names
-        return (
-            [*named, "nothing"][: scores.shape[-1]]
-            if len(named) in (things, things + 1)
-            else [*named]
-        )
+        return [*named, "nothing"][:count] if len(named) in (things, things + 1) else [*named]
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels].
@@ -166,8 +131,7 @@ class Network:
             colours alone.
         """
         if self.channels not in (1, 3):
-            inputs = getattr(self.model, "inputs", None)
-            shape: tuple[int, ...] = inputs[0].shape if inputs else ()
+            shape = _input_shape(self.model)
             if len(shape) == 4 and shape[1] in (1, 3):
                 raise UsageError(
                     f"The model {self.name!r} reads pictures with their channels first, {shape[1]} "
@@ -215,11 +179,7 @@ class Network:
         return f"<Network {self.name!r}: preprocess {self.preprocess!r}, {labels}>"
 
 
-def _channels(model: keras.Model | None) -> int:
-    """The channels of its input, 1 where it has no axis for them.
-
-    3 if its input is no picture, which explainers refuse later.
-    """
+def _input_shape(model: keras.Model | None) -> tuple[int, ...]:
+    """The shape of a batch of its first input; empty where there is none."""
     inputs = getattr(model, "inputs", None)
-    shape: tuple[int, ...] = inputs[0].shape if inputs else ()
-    return shape[3] if len(shape) == 4 else 1 if len(shape) == 3 else 3
+    return inputs[0].shape if inputs else ()

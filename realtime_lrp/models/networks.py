@@ -15,18 +15,21 @@ from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED
 from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.exported import is_exported
-from realtime_lrp.models.files import ONNX, TFLITE, kind_of
+from realtime_lrp.models.files import KERAS, ONNX, TFLITE, kind_of
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names, labels_beside
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.network import NO_PREPROCESSING, Network
-from realtime_lrp.models.preparing import from_teachable_machine, prepares_pictures
+from realtime_lrp.models.network import NO_PREPROCESSING, Network, Size
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.tflite.reading import load_tflite
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.relevance.reading.building import is_functional, output_names
+
+SCALING = (keras.layers.Rescaling, keras.layers.Normalization)
+OPERATIONS = ("Add", "Divide", "Multiply", "Subtract", "TrueDivide")
+"""Layers and operations that scale or shift pictures."""
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +68,11 @@ def load_network(
         name = name.lower()
         network = _with_output(NETWORKS[name].load(weights, given), output)
     else:
-        network = _from_elsewhere(name, weights, given, size, output, preprocess is not None)
+        network, who = _from_elsewhere(name, weights, given, size, output)
         path = Path(name.removeprefix(HUB)).resolve()
         name = path.name if path.is_dir() else path.stem
         if preprocess is None:
-            network = _with_warning(network, path)
+            network = _with_preparation(network, path.name, who)
         if given is None and network.labels is None and path.exists():
             given = labels_beside(path, _classes(network))
     if preprocess:
@@ -88,10 +91,13 @@ def _classes(network: Network) -> tuple[int, ...]:
 
 
 def _from_elsewhere(
-    name: str, weights: str | None, given: list[str] | None, size: tuple[int, int] | None,
-    output: str | None, said: bool,
-) -> Network:  # fmt: skip
-    """A network that comes from a file, or from KerasHub."""
+    name: str, weights: str | None, given: list[str] | None, size: Size, output: str | None
+) -> tuple[Network, str | None]:
+    """A network that comes from a file, or from KerasHub, and what says how pictures are prepared.
+
+    "" is a guess; None says no more than the network's warning.
+    """
+    path = Path(name)
     if is_exported(name):
         raise UsageError(
             f"{name!r} is an explanation that export wrote, without the network's layers: live, "
@@ -101,31 +107,29 @@ def _from_elsewhere(
     if name.startswith(HUB):
         from realtime_lrp.models.hub import load_preset  # KerasHub may not be installed
 
-        return _with_output(load_preset(name.removeprefix(HUB), weights, given, size), output)
-    if Path(name).is_dir():
-        return load_saved_model(Path(name), weights, size, output)
-    kind = kind_of(Path(name))
+        network = load_preset(name.removeprefix(HUB), weights, given, size)
+        return _with_output(network, output), None
+    kind = None if path.is_dir() else kind_of(path)
+    if kind == KERAS:
+        network = Network(name, with_weights(load_model(path), weights), warning=NO_PREPROCESSING)
+        if about := read_about(path) if is_zipfile(name) else None:
+            labels = [*about.labels]
+            network = replace(network, preprocess=about.preprocess, labels=labels, warning="")
+        return _with_output(network, output), None
+    if weights is not None:
+        raise UsageError(f"{name!r} has its own weights. Leave --weights out.", "weights")
     if kind == ONNX:
         from realtime_lrp.models.onnx.reading import load_onnx  # the package may not be installed
 
-        return load_onnx(Path(name), weights, size, output, said)
+        return load_onnx(path, size, output)
     if kind == TFLITE:
-        return load_tflite(Path(name), weights, size, output, said)
-    model = with_weights(load_model(Path(name)), weights)
-    about = read_about(Path(name)) if is_zipfile(name) else None
-    if about is None:
-        return _with_output(Network(name, model, warning=NO_PREPROCESSING), output)
-    return _with_output(Network(name, model, about.preprocess, [*about.labels]), output)
+        return load_tflite(path, size, output)
+    return load_saved_model(path, size, output), None
 
 
 def _with_output(network: Network, output: str | None) -> Network:
-    """The network with a single output, and its labels if they name that output's classes.
-
-    An output that nobody names is the one that looks like the answer.
-    """
-    model = network.model
-    if model is None:
-        return network
+    """The network with one output, named or likely, and the labels that name its classes."""
+    model: Any = network.model
     several = is_functional(model) and len(model.outputs) > 1 and not network.detects
     if output is None and not several:
         return network
@@ -144,20 +148,51 @@ def _with_output(network: Network, output: str | None) -> Network:
     return replace(network, model=model, labels=network.labels if own else None, detects=False)
 
 
-def _with_warning(network: Network, path: Path) -> Network:
-    """The network; it loses its warning if the model prepares pictures itself."""
+def _with_preparation(network: Network, file: str, who: str | None) -> Network:
+    """The network; a line tells how its pictures are prepared, unless its layers do that."""
     if prepares_pictures(network.model):
         return replace(network, warning="")
-    if network.warning and from_teachable_machine(network.model):
+    model: Any = network.model
+    teachable = {layer.name for layer in model._flatten_layers()} & {"dense_Dense1", "dense_Dense2"}
+    if network.warning and teachable:  # whose files do not say that it hands on -1 to 1
+        network = replace(network, preprocess="tf", warning="")
+        who = "Teachable Machine, which named its layers,"
+    way = network.preprocess
+    about = f"{way} ({ABOUT[way]})" if way in ABOUT else way
+    if who:
+        log.warning("%s: pictures are prepared as %s, as %s says", file, about, who)
+    elif network.warning or who is not None:
+        unsure = f"{network.warning}: the network gets RGB values from 0 to 255"
+        guess = f"pictures are prepared as {about}, which is a guess: the file does not say it"
         log.warning(
-            "%s: its layers are Teachable Machine's: pictures are prepared as tf (%s)",
-            path.name, ABOUT["tf"],
-        )  # fmt: skip
-        return replace(network, preprocess="tf", warning="")
-    if network.warning:
-        log.warning(
-            "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "
-            "with: --preprocess %s, or a range with mean and deviation, such as '%s'",
-            path.name, network.warning, "|".join(NAMED), EXAMPLE,
+            "%s: %s. Give what the network was trained with: --preprocess %s, or a range with mean "
+            "and deviation, such as '%s'",
+            file, unsure if network.warning else guess, "|".join(NAMED), EXAMPLE,
         )  # fmt: skip
     return network
+
+
+def prepares_pictures(model: Any) -> bool:
+    """Whether pictures are scaled or shifted before the first layer, at any depth, with weights."""
+    return is_functional(model) and bool(_scales(model, {id(model.inputs[0])}))
+
+
+def _scales(model: keras.Model, raw: set[int]) -> bool | None:
+    """Whether tensors of pixels, by `id`, are scaled; None if the model hands them on unchanged."""
+    functional = getattr(model, "_functional", None) or model  # a Sequential holds one
+    depths = functional._nodes_by_depth
+    for node in (node for depth in sorted(depths, reverse=True) for node in depths[depth]):
+        layer = node.operation
+        read = node.input_tensors
+        if node.is_input or not read or not all(id(tensor) in raw for tensor in read):
+            continue
+        if isinstance(layer, SCALING) or type(layer).__name__ in OPERATIONS:
+            return True
+        if isinstance(layer, keras.Model) and is_functional(layer):
+            inside = _scales(layer, {id(tensor) for tensor in layer.inputs})
+            if inside is not None:
+                return inside
+        elif getattr(layer, "weights", ()):
+            continue
+        raw.update(id(tensor) for tensor in node.outputs)
+    return None if all(id(tensor) in raw for tensor in functional.outputs) else False

@@ -1,8 +1,7 @@
 """The .keras file of a network that was taught: beside the model what commands need to use it.
 
-Own members of the archive, which Keras leaves alone, hold labels, preprocessing and how it was
-made, and the features of what was shown, so that a later lesson can go on. Files may come from
-anybody.
+Own members of the archive, which Keras leaves alone, hold labels, preprocessing, how it was made,
+and the features of what was shown, for later lessons. Files may come from anybody.
 """
 
 import json
@@ -24,29 +23,22 @@ from realtime_lrp.models.labels import MAX_NAME_LENGTH
 from realtime_lrp.models.untrusted.loading import DESCRIPTION, METADATA, WEIGHTS, read_extra
 from realtime_lrp.system.files import temporary_folder
 
-MAX_BYTES = 1 << 20
-
+MAX_BYTES = 1 << 20  # of the member with the facts
 VECTORS = "realtime_lrp.vectors"  # the member with the features: float16, showing after showing
 MAX_VECTORS = 32 << 20  # bytes of that member
 LARGEST = 6e4  # what float16 holds
 
-Shown = tuple[int, np.ndarray]
-"""A showing: the number of its class, its vectors float [pictures, copies, features]."""
-
-
+Shown = tuple[int, np.ndarray]  # the number of its class, vectors [pictures, copies, features]
 ClassAndCount = tuple[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=1)]]
 
 
 class About(msgspec.Struct, frozen=True):
-    """A file's facts about its network: class names, preprocessing, how it was made.
-
-    `shown` has for each showing the number of its class and how many pictures `VECTORS` holds.
-    """
+    """A file's facts about its network: class names, preprocessing, how it was made."""
 
     labels: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)], ...]
     preprocess: str
     provenance: Provenance
-    shown: tuple[ClassAndCount, ...] = ()
+    shown: tuple[ClassAndCount, ...] = ()  # of each showing: its class, and pictures in `VECTORS`
 
 
 def read_about(path: Path) -> About | None:

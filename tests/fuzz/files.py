@@ -185,7 +185,7 @@ def reader_of(kind: str, model):
     if kind == "onnx":
         from realtime_lrp.models.onnx.reading import load_onnx
 
-        return lambda path: load_onnx(path, None, None, None, False)
+        return lambda path: load_onnx(path, None, None)
     if kind == "labels":
         return read_labels
     if kind == "mjpeg":

@@ -64,7 +64,7 @@ def run(
     config = with_networks(config)
     if config.concepts.gallery or config.concepts.names:
         # Before anything is shown or printed.
-        load_gallery(config).check_names()
+        load_gallery(config)
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         try:

@@ -6,65 +6,56 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned
-from realtime_lrp.models.onnx.nodes import (
-    Inputs,
-    OnnxNode,
-    Value,
-    constant,
-    given,
-    integers,
-    tensor,
-)
+from realtime_lrp.models.onnx.tensors import OnnxNode, Tensor, Value, aligned
+from realtime_lrp.relevance.reading.tracing import CannotReadError
 
 
-def reshape(node: OnnxNode, inputs: Inputs) -> Value:
+def reshape(node: OnnxNode) -> Value:
     """Another shape; 0 keeps a size, unless `allowzero`."""
-    x = tensor(inputs)
-    shape = [int(one) for one in given(inputs, 1, "shape")]
+    x = node.x
+    shape = [int(one) for one in node.given(1, "shape")]
     if not node.get("allowzero", 0):
         shape = [x.shape[n] if size == 0 else size for n, size in enumerate(shape)]
     known = math.prod(size for size in shape if size != -1)
     return x.reshaped([math.prod(x.shape) // known if size == -1 else size for size in shape])
 
 
-def flatten(node: OnnxNode, inputs: Inputs) -> Value:
+def flatten(node: OnnxNode) -> Value:
     """Two axes: those before `axis`, and the rest."""
-    x = tensor(inputs)
+    shape = node.x.shape
     axis = node.get("axis", 1)
-    return x.reshaped([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
+    return node.x.reshaped([math.prod(shape[:axis]), math.prod(shape[axis:])])
 
 
-def squeeze(node: OnnxNode, inputs: Inputs) -> Value:
+def squeeze(node: OnnxNode) -> Value:
     """Without axes of size 1."""
-    x = tensor(inputs)
-    axes = integers(node, inputs, 1, "axes")
+    x = node.x
+    axes = node.integers(1, "axes")
     if axes is None:
         axes = [n for n, size in enumerate(x.shape) if size == 1]
     gone = {x.axis(one) for one in axes}
     return x.reshaped([size for n, size in enumerate(x.shape) if n not in gone])
 
 
-def unsqueeze(node: OnnxNode, inputs: Inputs) -> Value:
+def unsqueeze(node: OnnxNode) -> Value:
     """With more axes of size 1."""
-    x = tensor(inputs)
-    axes = integers(node, inputs, 1, "axes") or []
-    rank = len(x.axes) + len(axes)
-    added = {one % rank for one in axes}
-    old = iter(x.axes)
-    return Tensor(x.held, tuple(None if n in added else next(old) for n in range(rank)))
+    added = node.integers(1, "axes") or []
+    rank = len(node.x.axes) + len(added)
+    axes = [*node.x.axes]
+    for place in sorted(one % rank for one in added):
+        axes.insert(place, None)
+    return Tensor(node.x.held, tuple(axes))
 
 
-def transpose(node: OnnxNode, inputs: Inputs) -> Value:
+def transpose(node: OnnxNode) -> Value:
     """Axes in another order."""
-    x = tensor(inputs)
-    return x.transposed(node.get("perm", None) or list(range(len(x.axes)))[::-1])
+    return node.x.transposed(node.get("perm", None) or range(len(node.x.axes))[::-1])
 
 
-def concat(node: OnnxNode, inputs: Inputs) -> Value:
+def concat(node: OnnxNode) -> Value:
     """Tensors one after the other along an axis; constants are the same for each picture."""
-    axis = next(one for one in inputs if isinstance(one, Tensor)).axis(node.get("axis", 0))
-    return joined(node, [one for one in inputs if one is not None], axis)
+    first = next(one for one in node.values if isinstance(one, Tensor))
+    return joined(node, node.values, first.axis(node.get("axis", 0)))
 
 
 def joined(node: OnnxNode, values: Sequence[Value], axis: int) -> Tensor:
@@ -92,13 +83,13 @@ def picked(x: Tensor, axis: int, start: int, stop: int | None, step: int = 1) ->
     return x.holding(x.held[(slice(None),) * place + (slice(start, stop, step),)])
 
 
-def slice_(node: OnnxNode, inputs: Inputs) -> Value:
+def slice_(node: OnnxNode) -> Value:
     """Slices along some axes."""
-    x = tensor(inputs)
-    starts = integers(node, inputs, 1, "starts") or []
-    ends = integers(node, inputs, 2, "ends") or []
-    axes = integers(node, inputs, 3, "axes") or list(range(len(starts)))
-    steps = integers(node, inputs, 4, "") or [1] * len(starts)
+    x = node.x
+    starts = node.integers(1, "starts") or []
+    ends = node.integers(2, "ends") or []
+    axes = node.integers(3, "axes") or list(range(len(starts)))
+    steps = node.integers(4, "") or [1] * len(starts)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         size = x.shape[x.axis(axis)]
         first, stop, _ = slice(start, end if end >= -size or step > 0 else None, step).indices(size)
@@ -113,14 +104,14 @@ def taken(x: Tensor, axis: int, indices: np.ndarray) -> Tensor:
     return x.holding(tf.gather(x.held, tf.constant(indices, tf.int64), axis=place))
 
 
-def gather(node: OnnxNode, inputs: Inputs) -> Value:
+def gather(node: OnnxNode) -> Value:
     """Entries by their numbers along an axis."""
-    if isinstance(inputs[1], Tensor):
-        return _chosen(node, inputs[0], node.get("axis", 0), inputs[1])
-    x = tensor(inputs)
-    axis = tensor(inputs).axis(node.get("axis", 0))
-    indices = given(inputs, 1, "indices").astype(np.int64)
-    indices = indices % x.shape[axis]
+    first, chosen = node.values
+    if isinstance(chosen, Tensor):
+        return _chosen(node, first, node.get("axis", 0), chosen)
+    x = node.x
+    axis = x.axis(node.get("axis", 0))
+    indices = chosen.astype(np.int64) % x.shape[axis]
     flat = indices.reshape(-1)
     if flat.size and (np.diff(flat) == 1).all():
         found = picked(x, axis, int(flat[0]), int(flat[-1]) + 1)
@@ -128,11 +119,10 @@ def gather(node: OnnxNode, inputs: Inputs) -> Value:
         found = taken(x, axis, flat)
     if indices.ndim == 1:
         return found
-    shape = list(x.shape)
-    return found.reshaped(shape[:axis] + list(indices.shape) + shape[axis + 1 :])
+    return found.reshaped([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
 
 
-def _chosen(node: OnnxNode, x: Value | None, axis: int, indices: Tensor) -> Tensor:
+def _chosen(node: OnnxNode, x: Value, axis: int, indices: Tensor) -> Tensor:
     """Entries along an axis by numbers that depend on the picture, such as queries."""
     rank = len(indices.axes)
     numbers = indices.held_as(*range(rank)).held
@@ -141,9 +131,8 @@ def _chosen(node: OnnxNode, x: Value | None, axis: int, indices: Tensor) -> Tens
         others = [n for n in range(len(x.axes)) if n != axis]
         held = tf.gather(x.held_as(axis, *others).held, numbers, axis=1, batch_dims=1)
     else:
-        array = given([x], 0)
-        axis %= array.ndim
-        held = tf.gather(node.keep(np.moveaxis(array, axis, 0)), numbers)
+        axis %= x.ndim
+        held = tf.gather(node.keep(np.moveaxis(x, axis, 0)), numbers)
     behind = (*range(rank + 1, len(held.shape)),)
     return Tensor(held, (*behind[:axis], *range(1, rank + 1), *behind[axis:]))
 
@@ -159,13 +148,13 @@ def _by_number(x: Tensor, numbers: np.ndarray) -> Tensor:
     return taken(flat, 0, numbers.reshape(-1)).reshaped(numbers.shape)
 
 
-def gather_elements(node: OnnxNode, inputs: Inputs) -> Value:
+def gather_elements(node: OnnxNode) -> Value:
     """For each place of an output the entry whose number along an axis is given."""
-    x = tensor(inputs)
-    indices = inputs[1]
-    axis = tensor(inputs).axis(node.get("axis", 0))
+    x = node.x
+    _, indices = node.values
+    axis = x.axis(node.get("axis", 0))
     if not isinstance(indices, Tensor):
-        numbers = given(inputs, 1, "indices") % x.shape[axis]
+        numbers = indices % x.shape[axis]
         cut = tuple(slice(n) for n in numbers.shape)
         cut = *cut[:axis], slice(None), *cut[axis + 1 :]
         return _by_number(x, np.take_along_axis(_numbered(x.shape)[cut], numbers, axis))
@@ -179,31 +168,31 @@ def gather_elements(node: OnnxNode, inputs: Inputs) -> Value:
     return indices.holding(held)
 
 
-def gather_nd(node: OnnxNode, inputs: Inputs) -> Value:
+def gather_nd(node: OnnxNode) -> Value:
     """Parts of a tensor by their numbers along its first axes."""
-    x = tensor(inputs)
+    x = node.x
     shared = node.get("batch_dims", 0)
-    if isinstance(last := inputs[1], Tensor):
-        rank = len(last.axes) - 1
-        count = last.shape[-1]
+    _, indices = node.values
+    if isinstance(indices, Tensor):
+        *before, count = indices.shape
         if shared or any(size != 1 for size in x.shape[: count - 1]):
             raise CannotReadError("reads numbers along several axes that depend on the picture")
         x = x.reshaped(x.shape[count - 1 :])
-        return _chosen(node, x, 0, picked(last, rank, count - 1, count).reshaped(last.shape[:rank]))
-    indices = given(inputs, 1, "indices")
+        last = picked(indices, len(before), count - 1, count)
+        return _chosen(node, x, 0, last.reshaped(before))
     first = np.ogrid[tuple(map(slice, indices.shape[:shared]))] if shared else ()
     own = (one.reshape(one.shape + (1,) * (indices.ndim - 1 - shared)) for one in first)
     return _by_number(x, _numbered(x.shape)[(*own, *np.moveaxis(indices, -1, 0))])
 
 
-def scatter(node: OnnxNode, inputs: Inputs) -> Value:
+def scatter(node: OnnxNode) -> Value:
     """ScatterND and ScatterElements: a tensor with some entries replaced by others."""
-    indices = given(inputs, 1, "indices")
+    indices = node.given(1, "indices")
     if node.get("reduction", "none") != "none":
         raise CannotReadError("adds to the entries that it replaces")
-    shapes = [one.shape for one in inputs if one is not None]
-    numbers = _numbered(shapes[0])
-    more = _numbered(shapes[2]) + math.prod(shapes[0])
+    x, _, updates = node.values
+    numbers = _numbered(x.shape)
+    more = _numbered(updates.shape) + math.prod(x.shape)
     if node.kind == "ScatterND":
         numbers[tuple(np.moveaxis(indices, -1, 0))] = more
     else:
@@ -213,26 +202,23 @@ def scatter(node: OnnxNode, inputs: Inputs) -> Value:
         numbers[tuple(places)] = more
     flat = [
         one.reshaped([math.prod(one.shape)]) if isinstance(one, Tensor) else np.reshape(one, -1)
-        for one in (inputs[0], inputs[2])
-        if one is not None
+        for one in (x, updates)
     ]
     return _by_number(joined(node, flat, 0), numbers)
 
 
-def top_k(node: OnnxNode, inputs: Inputs) -> list[Value]:
+def top_k(node: OnnxNode) -> list[Value]:
     """The largest or smallest entries along an axis, in order, and their numbers."""
-    x = tensor(inputs)
-    (count,) = integers(node, inputs, 1, "k") or [0]
-    axis = x.axis(node.get("axis", -1))
-    x = x.last(axis)
-    sign = 1.0 if node.get("largest", 1) else -1.0
-    values, numbers = tf.math.top_k(x.held if sign > 0 else -x.held, count)
-    return [x.holding(values if sign > 0 else -values), x.holding(tf.cast(numbers, tf.int64))]
+    (count,) = node.integers(1, "k") or [0]
+    x = node.x.last(node.x.axis(node.get("axis", -1)))
+    largest = node.get("largest", 1)
+    values, numbers = tf.math.top_k(x.held if largest else -x.held, count)
+    return [x.holding(values if largest else -values), x.holding(tf.cast(numbers, tf.int64))]
 
 
-def depth_to_space(node: OnnxNode, inputs: Inputs) -> Value:
+def depth_to_space(node: OnnxNode) -> Value:
     """DepthToSpace and SpaceToDepth: channels as blocks of pixels, or the other way round."""
-    x = tensor(inputs)
+    x = node.x
     block = int(node.get("blocksize", 1))
     batch, channels, rows, columns = x.shape
     if node.kind == "SpaceToDepth":
@@ -249,34 +235,30 @@ def depth_to_space(node: OnnxNode, inputs: Inputs) -> Value:
     return x.reshaped(parts).transposed(order).reshaped(made)
 
 
-def cumulative_sum(node: OnnxNode, inputs: Inputs) -> Value:
+def cumulative_sum(node: OnnxNode) -> Value:
     """The sum of all entries up to each one along an axis."""
-    x = tensor(inputs)
-    axis = int(given(inputs, 1, "axis").reshape(()))
-    x, place = along(x, axis)
+    x, place = along(node.x, int(node.given(1, "axis").reshape(())))
     ways = {name: bool(node.get(name, 0)) for name in ("exclusive", "reverse")}
     return x.holding(tf.cumsum(x.held, place, **ways))
 
 
-def split(node: OnnxNode, inputs: Inputs) -> list[Value]:
+def split(node: OnnxNode) -> list[Value]:
     """Parts along an axis."""
-    x = tensor(inputs)
-    axis = node.get("axis", 0)
-    size = x.shape[x.axis(axis)]
-    sizes = integers(node, inputs, 1, "split")
+    x, place = along(node.x, node.get("axis", 0))
+    size = x.held.shape[place]
+    sizes = node.integers(1, "split")
     if sizes is None:
         each = math.ceil(size / node.outputs)
         sizes = [min(each, size - n * each) for n in range(node.outputs)]
     if sum(sizes) != size or len(sizes) != node.outputs:
         raise CannotReadError(f"splits {size} entries into {sizes}")
-    x, place = along(x, axis)
     return [x.holding(one) for one in tf.split(x.held, sizes, place)]
 
 
-def repeat(node: OnnxNode, inputs: Inputs) -> Value:
+def repeat(node: OnnxNode) -> Value:
     """Tile repeats axes; Expand repeats axes of size 1 until they have another size."""
-    x = tensor(inputs)
-    times = [int(one) for one in given(inputs, 1, "repeats")]
+    x = node.x
+    times = [int(one) for one in node.given(1, "repeats")]
     if node.kind == "Expand":
         x, times = x.with_rank(len(times)), [1] * (len(x.axes) - len(times)) + times
         times = [1 if new == old else new for new, old in zip(times, x.shape, strict=True)]
@@ -286,12 +268,12 @@ def repeat(node: OnnxNode, inputs: Inputs) -> Value:
     return x.holding(tf.tile(x.held, each)) if wanted else x
 
 
-def pad(node: OnnxNode, inputs: Inputs) -> Value:
+def pad(node: OnnxNode) -> Value:
     """A border; negative numbers cut."""
-    x = tensor(inputs)
+    x = node.x
     mode = node.get("mode", "constant")
-    pads = integers(node, inputs, 1, "pads") or []
-    axes = integers(node, inputs, 3, "")
+    pads = node.integers(1, "pads") or []
+    axes = node.integers(3, "")
     axes = [x.axis(one) for one in (range(len(x.axes)) if axes is None else axes)]
     if mode not in ("constant", "reflect", "edge", "wrap") or len(pads) != 2 * len(axes):
         raise CannotReadError(f"pads in the mode {mode!r} by {len(pads)} numbers")
@@ -306,6 +288,6 @@ def pad(node: OnnxNode, inputs: Inputs) -> Value:
         return x
     x = x.with_held(*wide)
     border = [[0, 0], *(wide.get(one, [0, 0]) for one in x.order)]
-    fill = constant(inputs, 2)
+    fill = node.constant(2)
     value = node.get("value", 0.0) if fill is None or not fill.size else float(fill.reshape(()))
     return x.holding(tf.pad(x.held, border, mode, value)) if wide else x

@@ -9,34 +9,20 @@ from itertools import dropwhile
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned, elementwise
 from realtime_lrp.models.onnx.moves import taken
-from realtime_lrp.models.onnx.nodes import (
-    Inputs,
-    OnnxNode,
-    Row,
-    Value,
-    constant,
-    finite_mask,
-    given,
-    integers,
-    tensor,
-)
-from realtime_lrp.models.onnx.windows import picture
+from realtime_lrp.models.onnx.tensors import OnnxNode, Row, Tensor, Value, aligned, finite_mask
+from realtime_lrp.relevance.reading.tracing import CannotReadError
 
 
-def gemm(node: OnnxNode, inputs: Inputs) -> Value:
+def gemm(node: OnnxNode) -> Value:
     """A dense layer: alpha * x w + beta * bias."""
-    x = tensor(inputs)
-    weights = given(inputs, 1, "weights")
-    if node.get("transA", 0) or len(x.axes) != 2 or weights.ndim != 2:
+    weights = node.given(1, "weights")
+    if node.get("transA", 0) or len(node.x.axes) != 2 or weights.ndim != 2:
         raise CannotReadError("multiplies other matrices than one row for each picture")
     weights = weights.T if node.get("transB", 0) else weights
-    product = _dense(node, x, weights * np.float32(node.get("alpha", 1.0)))
-    bias = constant(inputs, 2, "a bias")
-    if bias is None:
-        return product
-    return elementwise(tf.add, [product, node.get("beta", 1.0) * bias], node.keep)
+    product = _dense(node, node.x, weights * np.float32(node.get("alpha", 1.0)))
+    bias = node.constant(2, "a bias")
+    return product if bias is None else node.sum(product, node.get("beta", 1.0) * bias)
 
 
 def _dense(node: OnnxNode, x: Tensor, weights: np.ndarray) -> Tensor:
@@ -55,18 +41,14 @@ def _dense(node: OnnxNode, x: Tensor, weights: np.ndarray) -> Tensor:
     return x.holding(held)
 
 
-def matrix_product(node: OnnxNode, inputs: Inputs) -> Value:
+def matrix_product(node: OnnxNode) -> Tensor:
     """A product of matrices, the last two axes of each tensor."""
-    first, second = (
-        one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs[:2])
-    )
+    first, second = node.values
     if isinstance(first, Tensor) and isinstance(second, np.ndarray):
         if second.ndim > 1 and math.prod(second.shape[:-2]) == 1:
             return _dense(node, first, second.reshape(second.shape[-2:]))
     elif isinstance(second, Tensor) and isinstance(first, np.ndarray) and first.ndim == 2:
-        rank = len(second.axes)
-        turned = [*range(rank - 2), rank - 1, rank - 2]
-        return _dense(node, second.transposed(turned), first.T).transposed(turned)
+        return _dense(node, second.turned(), first.T).turned()
     return _product(node, first, second)
 
 
@@ -85,17 +67,16 @@ def _product(node: OnnxNode, *both: Value) -> Tensor:
     return a.holding(tf.matmul(*held))
 
 
-def einsum(node: OnnxNode, inputs: Inputs) -> Value:
+def einsum(node: OnnxNode) -> Value:
     """A product by an equation."""
     equation = node.get("equation", "").replace(" ", "")
     parts = re.fullmatch("([a-zA-Y]+)(?:,([a-zA-Y]+))?->([a-zA-Y]+)", equation)
     *labels, output = (one for one in parts.groups() if one) if parts else ("",)
-    values = [one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs)]
-    if [len(term) for term in labels] != [len(one.shape) for one in values]:
+    if [len(term) for term in labels] != [len(one.shape) for one in node.values]:
         raise CannotReadError(f"computes {equation!r}. Expected a result of one or two tensors")
     read = []
     operands = []
-    for term, one in zip(labels, values, strict=True):
+    for term, one in zip(labels, node.values, strict=True):
         if isinstance(one, Tensor):
             one = one.with_held(*range(len(one.axes)))
             read.append("Z" + "".join(term[n] for n in one.order))  # the axis of the pictures
@@ -110,9 +91,9 @@ def einsum(node: OnnxNode, inputs: Inputs) -> Value:
 def reduction(reduce: Callable[..., tf.Tensor], first: int = 0) -> Row:
     """Makes the row of a function of all entries along axes: those given, or all from `first`."""
 
-    def row(node: OnnxNode, inputs: Inputs) -> Value:
-        x = tensor(inputs)
-        axes = integers(node, inputs, 1, "axes")
+    def row(node: OnnxNode) -> Value:
+        x = node.x
+        axes = node.integers(1, "axes")
         if not axes and node.get("noop_with_empty_axes", 0):
             return x
         own = {x.axis(one) for one in axes or range(first, len(x.axes))}
@@ -125,9 +106,9 @@ def reduction(reduce: Callable[..., tf.Tensor], first: int = 0) -> Row:
     return row
 
 
-def softmax(node: OnnxNode, inputs: Inputs) -> Value:
+def softmax(node: OnnxNode) -> Value:
     """Softmax and LogSoftmax along an axis; before opset 13 along all from it on."""
-    x = tensor(inputs)
+    x = node.x
     compute = tf.nn.log_softmax if node.kind == "LogSoftmax" else tf.nn.softmax
     axis = x.axis(node.get("axis", -1 if node.version >= 13 else 1))
     shape = x.shape
@@ -138,38 +119,35 @@ def softmax(node: OnnxNode, inputs: Inputs) -> Value:
     return x.reshaped(shape) if len(x.axes) != len(shape) else x
 
 
-def unit_length(node: OnnxNode, inputs: Inputs) -> Value:
+def unit_length(node: OnnxNode) -> Value:
     """LpNormalization: entries divided by their norm along an axis."""
-    x = tensor(inputs)
-    norm = tf.abs if node.get("p", 2) == 1 else tf.square
-    x = x.last(x.axis(node.get("axis", -1)))
-    total = tf.reduce_sum(norm(x.held), -1, keepdims=True)
-    return x.holding(x.held / (total if norm is tf.abs else tf.sqrt(total)))
+    x = node.x.last(node.x.axis(node.get("axis", -1)))
+    if node.get("p", 2) == 1:
+        return x.holding(x.held / tf.reduce_sum(tf.abs(x.held), -1, keepdims=True))
+    return x.holding(x.held / tf.sqrt(tf.reduce_sum(tf.square(x.held), -1, keepdims=True)))
 
 
-def lrn(node: OnnxNode, inputs: Inputs) -> Value:
+def lrn(node: OnnxNode) -> Value:
     """Entries divided by a power of the squares of some channels around them."""
-    x = picture(inputs)
+    x = node.picture()
     size = int(node.get("size", 1))
     before = (size - 1) // 2
     squares = tf.pad(tf.square(x.held), [[0, 0], [0, 0], [0, 0], [before, size - 1 - before]])
     channels = x.shape[1]
     total = functools.reduce(tf.add, (squares[..., n : n + channels] for n in range(size)))
-    alpha = node.get("alpha", 1e-4)
-    beta = node.get("beta", 0.75)
-    bias = node.get("bias", 1.0)
-    return x.holding(x.held / tf.pow(bias + alpha / size * total, beta))
+    base = node.get("bias", 1.0) + node.get("alpha", 1e-4) / size * total
+    return x.holding(x.held / tf.pow(base, node.get("beta", 0.75)))
 
 
-def batch_norm(node: OnnxNode, inputs: Inputs) -> Value:
+def batch_norm(node: OnnxNode) -> Value:
     """Batch norm with constant statistics."""
     if node.get("training_mode", 0):
         raise CannotReadError("normalises by the pictures of the batch (training)")
-    gamma, beta, mean, variance = (given(inputs, n, "statistics") for n in range(1, 5))
+    gamma, beta, mean, variance = (node.given(n, "statistics") for n in range(1, 5))
     epsilon = node.get("epsilon", 1e-5)
-    x = tensor(inputs)
+    x = node.x
     if len(x.axes) == 4:
-        x = picture(inputs)
+        x = node.picture()
         read = {"scale": gamma, "offset": beta, "mean": mean, "variance": variance}
         read = {name: node.keep(one) for name, one in read.items()}
         held, *_ = tf.raw_ops.FusedBatchNormV3(x=x.held, **read, epsilon=epsilon, is_training=False)
@@ -184,10 +162,7 @@ def batch_norm(node: OnnxNode, inputs: Inputs) -> Value:
 def _normalised(
     node: OnnxNode, x: Tensor, axis: int, gamma: np.ndarray | None, beta: np.ndarray | None
 ) -> Tensor:
-    """Mean 0 and deviation 1 along the axes from `axis` on; then gamma and beta.
-
-    RMSNormalization takes no mean away.
-    """
+    """Mean 0, but for an RMSNormalization, and deviation 1 from `axis` on; then gamma and beta."""
     x, *arrays = aligned([x, *(one for one in (gamma, beta) if one is not None)])
     # without axes of size 1 in front: TensorFlow joins some norms to one that reads vectors
     shapes = ([*dropwhile((1).__eq__, one.held.shape)] for one in arrays)
@@ -207,23 +182,21 @@ def _normalised(
     return x.holding(held * factor + offset)
 
 
-def layer_norm(node: OnnxNode, inputs: Inputs) -> Value:
+def layer_norm(node: OnnxNode) -> Value:
     """LayerNormalization and RMSNormalization."""
     if node.outputs > 1:
         raise CannotReadError("has more than one output")
-    x = tensor(inputs)
-    arrays = [constant(inputs, n, "gamma or beta") for n in (1, 2)]
-    return _normalised(node, x, x.axis(node.get("axis", -1)), *arrays)
+    arrays = [node.constant(n, "gamma or beta") for n in (1, 2)]
+    return _normalised(node, node.x, node.x.axis(node.get("axis", -1)), *arrays)
 
 
-def group_norm(node: OnnxNode, inputs: Inputs) -> Value:
+def group_norm(node: OnnxNode) -> Value:
     """GroupNormalization; InstanceNormalization has one channel in each group."""
-    x = tensor(inputs)
-    scale = given(inputs, 1, "gamma")
-    offset = given(inputs, 2, "beta")
+    x = node.x
+    scale = node.given(1, "gamma")
+    offset = node.given(2, "beta")
     shape = x.shape
-    single = node.kind == "InstanceNormalization"
-    groups = shape[1] if single else node.get("num_groups", 1)
+    groups = node.get("num_groups", shape[1] if node.kind == "InstanceNormalization" else 1)
     if groups < 1 or shape[1] % groups:
         raise CannotReadError(f"makes {groups} groups of {shape[1]} channels")
     if scale.size == groups != shape[1]:  # before opset 21
@@ -233,53 +206,46 @@ def group_norm(node: OnnxNode, inputs: Inputs) -> Value:
     return _normalised(node, grouped, 2, gamma, beta).reshaped(shape)
 
 
-def mean_variance_norm(node: OnnxNode, inputs: Inputs) -> Value:
+def mean_variance_norm(node: OnnxNode) -> Value:
     """MeanVarianceNormalization: mean 0 and deviation 1 along some axes."""
-    x = tensor(inputs)
+    x = node.x
     own = [x.axis(one) for one in node.get("axes", [0, 2, 3])]
     order = [*(n for n in range(len(x.axes)) if n not in own), *own]
     turned = _normalised(node, x.transposed(order), len(order) - len(own), None, None)
     return turned.transposed(np.argsort(order).tolist())
 
 
-def attention(node: OnnxNode, inputs: Inputs) -> Value:
-    """softmax(scale q k^T + mask) v, of heads [1, heads, tokens, depth] or tokens."""
-    q, k, v = (tensor(inputs, n) for n in range(3))
-    if len(q.axes) == 3:
-        heads = int(node.get("q_num_heads", 1))
-        shared = int(node.get("kv_num_heads", 1))
-        parts = (_in_heads(one, n) for one, n in ((q, heads), (k, shared), (v, shared)))
-        made = _attended(node, inputs, *parts).transposed((0, 2, 1, 3))
-        return made.reshaped([*made.shape[:2], math.prod(made.shape[2:])])
-    return _attended(node, inputs, q, k, v)
-
-
-def _in_heads(x: Tensor, heads: int) -> Tensor:
-    """Tokens [1, tokens, n] as [1, heads, tokens, depth]."""
-    batch, tokens, size = x.shape
-    return x.reshaped([batch, tokens, heads, size // heads]).transposed((0, 2, 1, 3))
-
-
-def _attended(node: OnnxNode, inputs: Inputs, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The attention of heads; several may share their keys and values."""
-    mask = constant(inputs, 3, "a mask")
-    cap = float(node.get("softcap", 0.0))
-    others = any(one is not None for one in inputs[4:]) or node.outputs > 1
-    if others or {len(one.axes) for one in (q, k, v)} != {4} or q.shape[1] % k.shape[1]:
+def attention(node: OnnxNode) -> Value:
+    """softmax(scale q k^T + mask) v, of tokens or heads, several of which may share k and v."""
+    parts = [node.tensor(n) for n in range(3)]
+    of_tokens = len(parts[0].axes) == 3
+    if of_tokens:
+        heads = [int(node.get(f"{one}_num_heads", 1)) for one in ("q", "kv", "kv")]
+        parts = [
+            one.reshaped([*one.shape[:2], n, one.shape[2] // n]).transposed((0, 2, 1, 3))
+            for one, n in zip(parts, heads, strict=True)
+        ]
+    q, k, v = parts
+    others = any(one is not None for one in node.inputs[4:]) or node.outputs > 1
+    if others or {len(one.axes) for one in parts} != {4} or q.shape[1] % k.shape[1]:
         raise CannotReadError("is attention with a past, lengths or further outputs")
     if times := q.shape[1] // k.shape[1] - 1:
         numbers = np.repeat(np.arange(k.shape[1]), times + 1)
         k, v = taken(k, 1, numbers), taken(v, 1, numbers)
     scale = np.array(node.get("scale", 0.0) or q.shape[-1] ** -0.5, np.float32)
-    q = q.holding(q.held * node.keep(scale))
-    scores = _product(node, q, k.transposed((0, 1, 3, 2)))
-    if cap:
+    scores = _product(node, q.holding(q.held * node.keep(scale)), k.turned())
+    if cap := float(node.get("softcap", 0.0)):
         scores = scores.holding(tf.tanh(scores.held / cap) * cap)
-    masks = [] if mask is None else [mask]
+    masks = [node.constant(3, "a mask")]
     if node.get("is_causal", 0):
         masks.append(np.tri(*scores.shape[2:], dtype=bool))
     for one in masks:
-        added = np.where(one, 0, -np.inf).astype(np.float32) if one.dtype == bool else one
-        scores = elementwise(tf.add, [scores, finite_mask(added)], node.keep)
+        if one is not None:
+            added = np.where(one, 0, -np.inf).astype(np.float32) if one.dtype == bool else one
+            scores = node.sum(scores, finite_mask(added))
     scores = scores.last(3)
-    return _product(node, scores.holding(tf.nn.softmax(scores.held)), v)
+    made = _product(node, scores.holding(tf.nn.softmax(scores.held)), v)
+    if not of_tokens:
+        return made
+    made = made.transposed((0, 2, 1, 3))
+    return made.reshaped([*made.shape[:2], math.prod(made.shape[2:])])

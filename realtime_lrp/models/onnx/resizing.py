@@ -1,15 +1,16 @@
-"""Rows that read between pixels: Resize and GridSample."""
+"""Rows that read between pixels."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.moves import along, taken
-from realtime_lrp.models.onnx.nodes import Inputs, OnnxNode, Value, constant, given, tensor
+from realtime_lrp.models.onnx.tensors import OnnxNode, Tensor, Value
+from realtime_lrp.relevance.reading.tracing import CannotReadError
 
 RESIZES: dict[tuple[str, str], Callable[..., tf.Tensor]] = {
     ("linear", "align_corners"): functools.partial(tf.raw_ops.ResizeBilinear, align_corners=True),
@@ -28,17 +29,12 @@ ROUNDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 """How a place between pixels becomes the nearest pixel's."""
 
 
-def resize(node: OnnxNode, inputs: Inputs) -> Value:
-    """Resize and Upsample: other sizes, by the nearest entry or a weighted sum of several.
-
-    Weighted sums that TensorFlow has no operation for are products with a constant matrix for each
-    axis.
-    """
-    x = tensor(inputs)
+def resize(node: OnnxNode) -> Value:
+    """Resize and Upsample: the nearest entry, or a product with a constant matrix for each axis."""
+    x = node.x
     mode = node.get("mode", "nearest").replace("bilinear", "linear")
-    own = node.get("axes", None)
-    axes = [x.axis(one) for one in (range(len(x.axes)) if own is None else own)]
-    scales, sizes = _scales_and_sizes(node, inputs, [x.shape[one] for one in axes])
+    axes = [x.axis(one) for one in node.get("axes", range(len(x.axes)))]
+    scales, sizes = _scales_and_sizes(node, [x.shape[one] for one in axes])
     default = "half_pixel" if node.version > 10 else "asymmetric"
     where = node.get("coordinate_transformation_mode", default)
     rounds = node.get("nearest_mode", "round_prefer_floor") if node.version > 10 else "floor"
@@ -49,32 +45,28 @@ def resize(node: OnnxNode, inputs: Inputs) -> Value:
         for axis, size, scale in zip(axes, sizes, scales, strict=True)
         if size != x.shape[axis] or scale != 1
     }
-    plain = where.removeprefix("pytorch_"), bool(node.get("antialias", 0))
     exact = where == "align_corners" or all(
         abs(size - x.shape[axis] * scale) < 1e-3 for axis, (size, scale) in changed.items()
     )
-    known = exact and (mode != "nearest" or rounds == "floor") and not plain[1]
-    if known and (mode, plain[0]) in RESIZES and len(x.axes) == 4 and {*changed} <= {2, 3}:
-        x = x.held_as(2, 3, 1) if x.shape[0] == 1 else x
-        if x.shape[0] == 1:
-            both = [changed.get(axis, (x.shape[axis], 1))[0] for axis in (2, 3)]
-            return x.holding(RESIZES[mode, plain[0]](images=x.held, size=both))
+    plain = exact and (mode != "nearest" or rounds == "floor") and not node.get("antialias", 0)
+    function = RESIZES.get((mode, where.removeprefix("pytorch_"))) if plain else None
+    if function and len(x.axes) == 4 and x.shape[0] == 1 and {*changed} <= {2, 3}:
+        both = [changed.get(axis, (x.shape[axis], 1))[0] for axis in (2, 3)]
+        x = x.held_as(2, 3, 1)
+        return x.holding(function(images=x.held, size=both))
     for axis, (size, scale) in changed.items():
         places = _places(where, x.shape[axis], size, scale)
         if mode == "nearest":
-            numbers = np.clip(ROUNDS[rounds](places), 0, x.shape[axis] - 1)
-            x = taken(x, axis, numbers)
+            x = taken(x, axis, np.clip(ROUNDS[rounds](places), 0, x.shape[axis] - 1))
         else:
             x = _times(x, axis, _weights(node, mode, places, x.shape[axis], scale), node)
     return x
 
 
-def _scales_and_sizes(
-    node: OnnxNode, inputs: Inputs, before: list[int]
-) -> tuple[list[float], list[int]]:
+def _scales_and_sizes(node: OnnxNode, before: list[int]) -> tuple[list[float], list[int]]:
     """How many times larger each axis becomes, and how large."""
-    scales = constant(inputs, 1 if node.kind == "Upsample" or node.version < 11 else 2, "scales")
-    sizes = constant(inputs, 3, "sizes")
+    scales = node.constant(1 if node.kind == "Upsample" or node.version < 11 else 2, "scales")
+    sizes = node.constant(3, "sizes")
     if sizes is not None and sizes.size:
         wanted = [int(one) for one in sizes]
         quotients = [new / old for new, old in zip(wanted, before, strict=True)]
@@ -146,10 +138,10 @@ def _times(x: Tensor, axis: int, matrix: np.ndarray, node: OnnxNode) -> Tensor:
     return x.holding(tf.reshape(held, [-1, *shape[1:place], len(matrix), *shape[place + 1 :]]))
 
 
-def affine_grid(node: OnnxNode, inputs: Inputs) -> Value:
+def affine_grid(node: OnnxNode) -> Value:
     """The places [N, rows, columns, 2], for GridSample, that matrices [N, 2, 3] turn a grid to."""
-    matrices = tensor(inputs)
-    sizes = given(inputs, 1, "sizes")
+    matrices = node.x
+    sizes = node.given(1, "sizes")
     corners = node.get("align_corners", 0)
     ends = [np.linspace(-1, 1, size) * (1 if corners else 1 - 1 / size) for size in sizes[2:]]
     if len(ends) != 2 or matrices.shape != (int(sizes[0]), 2, 3):
@@ -160,13 +152,13 @@ def affine_grid(node: OnnxNode, inputs: Inputs) -> Value:
     return Tensor(tf.reshape(held, [-1, int(sizes[0]), *rows.shape, 2]), (1, 2, 3, 4))
 
 
-def grid_sample(node: OnnxNode, inputs: Inputs) -> Value:
+def grid_sample(node: OnnxNode) -> Value:
     """Entries [N, C, H, W] at places [N, rows, columns, 2] from -1 to 1, between four pixels.
 
     All channels have the same four shares: as such they let through, and get no relevance.
     """
-    x = tensor(inputs)
-    grid = tensor(inputs, 1)
+    x = node.x
+    grid = node.tensor(1)
     mode = node.get("mode", "linear")
     border = node.get("padding_mode", "zeros")
     corners = bool(node.get("align_corners", 0))
@@ -179,7 +171,12 @@ def grid_sample(node: OnnxNode, inputs: Inputs) -> Value:
     ends: list[list[tuple[tf.Tensor, tf.Tensor]]] = []
     for size, part in zip(sizes, (places[..., 1:], places[..., :1]), strict=True):
         at = (part + 1) * ((size - 1) / 2) if corners else (part + 1) * (size / 2) - 0.5
-        at = _inside(at, size, border, corners)
+        if border == "reflection":
+            low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
+            turned = at - low
+            at = tf.abs(turned - 2 * span * tf.round(turned / (2 * span))) + low
+        if border in ("border", "reflection"):
+            at = tf.clip_by_value(at, 0.0, size - 1.0)
         if mode == "nearest":
             ends.append([_pixel(tf.round(at), 1.0, size)])
         else:
@@ -187,25 +184,12 @@ def grid_sample(node: OnnxNode, inputs: Inputs) -> Value:
             share = at - low
             ends.append([_pixel(low, 1 - share, size), _pixel(low + 1, share, size)])
     parts = []
-    for row, of_row in ends[0]:
-        for column, of_column in ends[1]:
-            number = tf.squeeze(row * sizes[1] + column, -1)
-            found = tf.gather(values, number, axis=2, batch_dims=2)
-            parts.append(found * (of_row * of_column))
+    for (row, of_row), (column, of_column) in itertools.product(*ends):
+        number = tf.squeeze(row * sizes[1] + column, -1)
+        found = tf.gather(values, number, axis=2, batch_dims=2)
+        parts.append(found * (of_row * of_column))
     held = tf.reshape(functools.reduce(tf.add, parts), [-1, pages, *made, channels])
     return Tensor(held, (1, 4, 2, 3))
-
-
-def _inside(at: tf.Tensor, size: int, border: str, corners: bool) -> tf.Tensor:
-    """Places that are moved to where there are pixels, unless outside counts as zero."""
-    if border == "border":
-        return tf.clip_by_value(at, 0.0, size - 1.0)
-    if border == "reflection":
-        low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
-        turned = at - low
-        turned = tf.abs(turned - 2 * span * tf.round(turned / (2 * span)))
-        return tf.clip_by_value(turned + low, 0.0, size - 1.0)
-    return at
 
 
 def _pixel(at: tf.Tensor, share: tf.Tensor | float, size: int) -> tuple[tf.Tensor, tf.Tensor]:

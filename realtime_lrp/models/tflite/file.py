@@ -1,8 +1,7 @@
 """Reads a TensorFlow Lite file, which may come from an attacker, as data.
 
-The format is a flatbuffer: tables that point to each other. TensorFlow's reader of it raises an
-error for what lies outside of the file, and copies nothing. Nothing is computed here but what
-quantised weights stand for.
+TensorFlow's reader of its tables copies nothing, and raises an error for what lies outside of the
+file. Nothing is computed here but what quantised weights stand for.
 """
 
 import io
@@ -30,12 +29,10 @@ MAX_LETTERS = 500  # letters of a name
 MAX_TEXTS = 20  # files that are packed behind a network
 
 
-def _names(enum: type) -> dict[int, str]:
-    return {number: name for name, number in vars(enum).items() if isinstance(number, int)}
-
-
-OPERATORS = _names(schema.BuiltinOperator)
-TYPES = _names(schema.TensorType)
+OPERATORS, TYPES = (
+    {number: name for name, number in vars(enum).items() if isinstance(number, int)}
+    for enum in (schema.BuiltinOperator, schema.TensorType)
+)
 
 
 class TfliteOperation(NamedTuple):
@@ -48,28 +45,17 @@ class TfliteOperation(NamedTuple):
 
 
 class TfliteTensor(NamedTuple):
-    """A tensor; where sizes are open, `signature` has -1 for them and `shape` 1.
-
-    `ends` are the lowest and the highest value that quantised numbers can stand for.
-    """
+    """A tensor."""
 
     name: str
-    shape: list[int]
-    signature: list[int]
+    shape: list[int]  # 1 where sizes are open
+    signature: list[int]  # -1 where sizes are open
     type: str
-    ends: tuple[float, float] | None
+    ends: tuple[float, float] | None  # the range that quantised numbers can stand for
 
 
 class TfliteFile:
-    """The `operations` between the `picture` and the `outputs`, each after those that it reads.
-
-    `outputs` maps names to numbers of tensors; an output that is named is the only one.
-
-    Raises:
-      ValueError, struct.error, ...: the file is damaged, or no network of pictures.
-      UsageError: it has no such output.
-      MissingInputError: it cannot be read.
-    """
+    """The `operations` between the tensors `picture` and `output`, each after what it reads."""
 
     def __init__(self, path: Path, output: str | None) -> None:
         self.data = read_limited(path, MAX_BYTES, "a .tflite file")
@@ -83,10 +69,15 @@ class TfliteFile:
         if len(inputs) != 1:
             raise ValueError(f"it reads {len(inputs)} tensors, not pictures alone")
         (self.picture,) = inputs
-        self.outputs = self._outputs()
-        shapes = {name: self.tensor(one).signature[1:] for name, one in self.outputs.items()}
-        chosen = list(shapes)[choose_output(output, shapes, path.name)]
-        self.outputs = {chosen: self.outputs[chosen]}
+        numbers = _list(self.graph.OutputsAsNumpy())
+        names = {number: self.tensor(number).name for number in numbers}
+        if self.model.SignatureDefsLength():  # its names go before the tensors'
+            signature = self.model.SignatureDefs(0)
+            for one in map(signature.Outputs, range(min(signature.OutputsLength(), MAX_LISTED))):
+                names[one.TensorIndex()] = _text(one.Name())
+        outputs = {names[number]: number for number in numbers}
+        shapes = {name: self.tensor(number).signature[1:] for name, number in outputs.items()}
+        self.output = [*outputs.values()][choose_output(output, shapes, path.name)]
         self.operations = self._needed()
 
     def tensor(self, number: int) -> TfliteTensor:
@@ -111,23 +102,13 @@ class TfliteFile:
         refuse_beyond_memory(4 * sum(map(math.prod, shapes)), "The .tflite file")
         return {number: self._array(number) for number in numbers}
 
-    def _outputs(self) -> dict[str, int]:
-        """The outputs by the names of the signature, or else by the tensors' names."""
-        numbers = _list(self.graph.OutputsAsNumpy())
-        names = {number: self.tensor(number).name for number in numbers}
-        if self.model.SignatureDefsLength():
-            signature = self.model.SignatureDefs(0)
-            for one in map(signature.Outputs, range(min(signature.OutputsLength(), MAX_LISTED))):
-                names[one.TensorIndex()] = _text(one.Name())
-        return {names[number]: number for number in numbers}
-
     def _needed(self) -> list[TfliteOperation]:
         """The operations that outputs depend on; as the file has them in order, none in circles."""
         count = self.graph.OperatorsLength()
         model = self.model
         if count > MAX_OPERATIONS:
             raise ValueError(f"it has {count:,} operations")
-        needed = {*self.outputs.values()}
+        needed = {self.output}
         made = {self.picture}
         found = []
         for one in map(self.graph.Operators, reversed(range(count))):

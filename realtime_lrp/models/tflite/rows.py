@@ -16,23 +16,16 @@ import tensorflow as tf
 from realtime_lrp.models.tflite.file import TYPES
 from realtime_lrp.relevance.reading.tracing import CannotReadError
 
-BATCH = 10007
-"""The pictures in a batch while shapes are found: a prime that no size of a network has."""
+BATCH = 10007  # pictures while shapes are found: a prime that no size of a network has
 
 
 class TfliteNode(NamedTuple):
-    """An operation.
-
-    `shape` is its output's for one picture, None where the file leaves it open; `keep` makes
-    a TensorFlow constant of an array. Where the file divides pictures in blocks (SPACE_TO_BATCH_ND)
-    they stay whole here, and the `block` is what convolutions are dilated by.
-    """
+    """An operation."""
 
     kind: str
     options: Any
-    shape: list[int] | None
-    keep: Callable[[np.ndarray], tf.Tensor]
-    block: tuple[int, ...] = (1, 1)
+    shape: list[int] | None  # its output's for one picture, None where the file leaves it open
+    keep: Callable[[np.ndarray], tf.Tensor]  # makes a TensorFlow constant of an array
 
     def get(self, name: str, default: Any = 0) -> Any:
         """An option, by its name in the schema."""
@@ -75,8 +68,7 @@ def convolution(node: TfliteNode, x: tf.Tensor, weights: np.ndarray, bias: Any =
     each = node.kind == "DEPTHWISE_CONV_2D"
     kernel = weights.transpose((1, 2, 0, 3) if each else (1, 2, 3, 0))
     strides, border = node.windows()
-    rows, columns = node.block
-    dilations = rows * node.get("dilationHFactor", 1), columns * node.get("dilationWFactor", 1)
+    dilations = node.get("dilationHFactor", 1), node.get("dilationWFactor", 1)
     if each and dilations == (1, 1) and strides[0] == strides[1]:
         kernel = kernel.reshape(*kernel.shape[:2], x.shape[-1], -1)
         y = tf.nn.depthwise_conv2d(x, node.keep(kernel), [1, *strides, 1], border)
@@ -146,14 +138,6 @@ def slice_(node: TfliteNode, x: tf.Tensor, begin: Any, sizes: np.ndarray) -> tf.
     return tf.slice(x, begin, [-1 if n == axis else one for n, one in enumerate(numbers(sizes))])
 
 
-def in_blocks(node: TfliteNode, x: tf.Tensor, block: np.ndarray, border: np.ndarray) -> tf.Tensor:
-    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: the border alone is left of them."""
-    (top, bottom), (left, right) = border.tolist()
-    if node.kind == "SPACE_TO_BATCH_ND":
-        return tf.pad(x, [[0, 0], [top, bottom], [left, right], [0, 0]])
-    return x[:, top : x.shape[1] - bottom, left : x.shape[2] - right]
-
-
 def joined(join: Callable[..., tf.Tensor]) -> Row:
     """Makes the row of tensors one after the other; a constant is the same for each picture."""
 
@@ -215,7 +199,8 @@ ENTRIES: dict[str, Callable[..., tf.Tensor]] = {
             "TILE", "TRANSPOSE",
         )
     },
-    "ADD_N": lambda *values: functools.reduce(tf.add, values), "BROADCAST_TO": tf.broadcast_to,
+    "ADD_N": lambda *values: functools.reduce(tf.add, values),
+    "BATCH_TO_SPACE_ND": tf.batch_to_space, "BROADCAST_TO": tf.broadcast_to,
     "CEIL": tf.math.ceil, "DIV": tf.realdiv, "ELU": tf.nn.elu,
     "HARD_SWISH": lambda x: x * (tf.nn.relu6(x + 3) / 6),
     "L2_NORMALIZATION": lambda x: tf.math.l2_normalize(x, -1),
@@ -227,7 +212,8 @@ ENTRIES: dict[str, Callable[..., tf.Tensor]] = {
     "RELU": tf.nn.relu, "RELU6": tf.nn.relu6, "RELU_N1_TO_1": FUSED[2],
     "RELU_0_TO_1": lambda x: tf.clip_by_value(x, 0.0, 1.0),
     "REVERSE_V2": tf.reverse, "RSQRT": tf.math.rsqrt, "SELECT": tf.where, "SELECT_V2": tf.where,
-    "SHAPE": shape_of, "SQUARED_DIFFERENCE": tf.math.squared_difference, "SUB": tf.subtract,
+    "SHAPE": shape_of, "SPACE_TO_BATCH_ND": tf.space_to_batch_nd,
+    "SQUARED_DIFFERENCE": tf.math.squared_difference, "SUB": tf.subtract,
     "ZEROS_LIKE": lambda x: tf.raw_ops.ZerosLike(x=x),
 }  # fmt: skip
 """Kind of an operation without options -> the function of its inputs."""
@@ -235,7 +221,6 @@ ENTRIES: dict[str, Callable[..., tf.Tensor]] = {
 ROWS: dict[str, Row] = {
     **{kind: of_tensors(function) for kind, function in ENTRIES.items()},
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), convolution),
-    **dict.fromkeys(("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND"), in_blocks),
     **dict.fromkeys(("DEQUANTIZE", "QUANTIZE"), lambda node, x: x),  # all numbers are floating
     **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), reshape),
     "AVERAGE_POOL_2D": pool(tf.nn.avg_pool2d),

@@ -1,12 +1,11 @@
 """The classes that a .keras file may name. Nothing else is ever built.
 
-This prevents a model file from running code, reading files or connecting to the internet: Keras
-builds whatever class the description names, with arguments from the file. Add a class only if none
-of its arguments can name a function, a file, a module or another class that is not listed.
+Keras builds whatever class a description names, with arguments from the file: it could run code,
+read files, connect to the internet. Add a class only if none of its arguments can name a function,
+a file, a module or another class that is not listed.
 
-The layers are those that have a row of this package (`relevance/reading/layers.py`), a few that are
-traced (`TRACED`), and those that a Python program has registered with Keras itself. The rest is
-what Keras writes around layers: models, initialisers, constants.
+Allowed are layers with a row (`relevance/reading/layers.py`), some that are traced (`TRACED`), what
+a Python program has registered with Keras itself, and what Keras writes around layers.
 """
 
 import math
@@ -76,21 +75,15 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
 """Module -> classes that may be built; None: constants and tensors, which have no module."""
 
 MAX_LAYERS = 5000  # The networks of keras.applications have up to 1041
-
-MAX_ROW = 900
-"""Layers of a Sequential model: Keras follows them by recursion, and builds it anew for each."""
-
-MAX_STEP = 2**16  # Pixels. Pictures have up to 8192 on a side.
+MAX_ROW = 900  # Layers of a Sequential: Keras follows them by recursion, and builds it for each
+MAX_NORMALISED = 2**24  # Values of a Normalization: one for each channel, or for a whole picture
+MAX_NAME_SHOWN = 100  # Characters of a name that a message shows
+MAX_STEP = 2**16  # Pixels; above TensorFlow aborts the process. Pictures have up to 8192.
 
 _STEP_KEYS = (
     "strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding", "height",
     "width", "n", "pad_width", "power_iterations", "repeats", "block_size",
 )  # fmt: skip
-
-MAX_NORMALISED = 2**24
-"""Values that a Normalization layer may hold: one for each channel, or for a whole picture."""
-
-MAX_NAME_SHOWN = 100  # Characters of a name that a message shows
 
 
 def check_description(described: Any) -> None:
@@ -102,24 +95,26 @@ def check_description(described: Any) -> None:
         raise ValueError(f"it describes {layers:,} layers, more than {MAX_LAYERS:,}")
     for part in objects:
         _check_object(part)
-        config = part.get("config")
-        row = config.get("layers") if isinstance(config, dict) else None
-        if part["class_name"] == "Sequential" and isinstance(row, list) and len(row) > MAX_ROW:
-            raise ValueError(f"it has {len(row):,} layers in a row, more than Keras can connect")
 
 
 def _check_object(part: dict[str, Any]) -> None:
     class_name = part["class_name"]
     module = part.get("module")
     config = part.get("config")
-    name = part.get("name") or (config.get("name") if isinstance(config, dict) else None)
+    options = config if isinstance(config, dict) else {}
+    name = part.get("name") or options.get("name")
     if not all(isinstance(text, str | None) for text in (class_name, module, name)):
         raise ValueError("a name in it is not text")
     shown = repr(str(name)[:MAX_NAME_SHOWN])
     if name is not None and not name.isprintable():
         raise ValueError(f"it has a layer with an unprintable name ({shown})")
-    if key := _oversized_step(config):
-        raise ValueError(f"the {key} of layer {shown} is larger than any picture")
+    row = options.get("layers")
+    if class_name == "Sequential" and isinstance(row, list) and len(row) > MAX_ROW:
+        raise ValueError(f"it has {len(row):,} layers in a row, more than Keras can connect")
+    for key in _STEP_KEYS:
+        values = keras.tree.flatten(options.get(key))
+        if any(isinstance(value, int | float) and abs(value) > MAX_STEP for value in values):
+            raise ValueError(f"the {key} of layer {shown} is larger than any picture")
     if class_name == "Normalization" and not _normalises_pictures(part):
         raise ValueError(
             f"the Normalization layer {shown} has no shape that fits a picture, with at most "
@@ -139,15 +134,6 @@ def parts_of(described: Any) -> Iterator[dict[str, Any]]:
         yield from parts_of(value)
 
 
-def _oversized_step(config: Any) -> str:
-    """The key whose value exceeds `MAX_STEP`, or "". TensorFlow would abort the process."""
-    for key in _STEP_KEYS if isinstance(config, dict) else ():
-        values = keras.tree.flatten(config.get(key))
-        if any(isinstance(value, int | float) and abs(value) > MAX_STEP for value in values):
-            return key
-    return ""
-
-
 def _normalises_pictures(part: dict[str, Any]) -> bool:
     """Whether a Normalization has a small shape; it allocates and computes when it is built."""
     try:
@@ -162,8 +148,11 @@ def _normalises_pictures(part: dict[str, Any]) -> bool:
 def _is_allowed(part: dict[str, Any], class_name: str | None, module: str | None) -> bool:
     is_function = class_name == "function"
     built = part.get("config") if is_function else class_name
-    if part.get("registered_name") not in (None, "function", built):
-        return not is_function and _is_registered_layer(part["registered_name"])
+    registered = part.get("registered_name")
+    if registered not in (None, "function", built):
+        hub = sys.modules.get("keras_hub")  # its tokenizers read files that their arguments name
+        reads = hub is not None and is_registered(registered, hub.tokenizers.Tokenizer)
+        return is_registered(registered, keras.Layer) and not reads and not is_function
     if is_function:
         return module in ("builtins", "keras.activations") and built in ACTIVATIONS
     if class_name in ("__numpy__", "__tensor__"):
@@ -176,12 +165,6 @@ def is_registered(name: Any, kinds: type | tuple[type, ...]) -> bool:
     """Whether Python code in this process has registered such a class by this name; no file can."""
     found = keras.saving.get_registered_object(name) if isinstance(name, str) else None
     return isinstance(found, type) and issubclass(found, kinds)
-
-
-def _is_registered_layer(name: Any) -> bool:
-    hub = sys.modules.get("keras_hub")  # its tokenizers read files that their arguments name
-    reads = hub is not None and is_registered(name, hub.tokenizers.Tokenizer)
-    return is_registered(name, keras.Layer) and not reads
 
 
 def _refusal(class_name: str | None, module: str | None, name: str | None) -> str:

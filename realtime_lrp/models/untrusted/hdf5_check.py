@@ -1,9 +1,8 @@
 """Checks an HDF5 weights file in a child process, before this process opens it.
 
-A damaged or hostile HDF5 file can make the HDF5 library loop for ever, crash, read other files
-through links, or allocate far more than the file holds. The child has limits on time and memory.
-Only a file that it got through is opened here. Do not open weights with h5py or Keras anywhere
-else.
+A damaged or hostile file can make the HDF5 library loop for ever, crash, read other files through
+links, or allocate far more than the file holds. The child has limits on time and memory. Do not
+open weights with h5py or Keras that it did not get through.
 """
 
 import math
@@ -19,26 +18,23 @@ from realtime_lrp.system.call import call_in_child
 MAX_EXPANSION = 1000  # How many times larger than in the file data may be; gzip cannot reach more
 SMALL_BYTES = 64 << 20  # Data of up to this size is accepted whatever its compression
 
-BASE_CPU_S = 5.0
-BYTES_PER_CPU_S = 20e6
-"""CPU time for a file: a fixed part, and its size divided by this speed."""
-
+BASE_CPU_S = 5.0  # CPU time for any file
+BYTES_PER_CPU_S = 20e6  # and its size divided by this speed
 MAX_ITEM_BYTES = 16  # The largest number of NumPy that is no complex one
 SEED_VALUES = 2  # What a seed generator has
 MAX_MEMORY = 4 << 30  # Bytes of address space for the child, on top of the file's own size
 
 _EXPECTED = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
 
+# paths of data that are not among a model's weights
 _NO_WEIGHTS = re.compile(r"(.*/)?(optimizer/|optimizer_weights/|_?seed_generator)")
-"""Paths of data that are not among a model's weights."""
 
 
 def stored_values(path: Path, file: str, name: str) -> int:
-    """How many numbers a weights file holds, without seeds and the optimiser's.
+    """How many numbers a weights file holds, if safe to read, without seeds and the optimiser's.
 
-    By then it is known to be safe to read. Refused are damage, links, data from other files or that
-    are no numbers, and claims of more than the file holds. For messages: `file` is what the user
-    named, perhaps one around this one, and `name` how a sentence begins about it.
+    Refused are damage, links, data from other files or that are no numbers, and claims of more than
+    the file holds. `file` is what the user named, `name` how a sentence begins about it.
     """
     size = path.stat().st_size
     cpu_s = BASE_CPU_S + size / BYTES_PER_CPU_S
@@ -48,27 +44,27 @@ def stored_values(path: Path, file: str, name: str) -> int:
 
 def examine(path: str, name: str) -> int:
     """The same, read in this process."""
+    values = claimed = stored = 0
     try:
         with h5py.File(path, "r") as file:
-            return _count_values(file)
+            for key, data in _datasets(file):
+                dict(data.attrs)
+                if data.external or data.is_virtual:
+                    raise ValueError(f"it takes {key!r} from another file")
+                if data.dtype.kind not in "biufV" or data.dtype.itemsize > MAX_ITEM_BYTES:
+                    raise ValueError(f"there are no numbers in {key!r}")
+                many_seeds = "seed_generator" in key and data.size > SEED_VALUES
+                if not _NO_WEIGHTS.match(key) or many_seeds:
+                    values += math.prod(data.shape)
+                claimed += data.nbytes
+                stored += data.id.get_storage_size()
+                if claimed > max(SMALL_BYTES, MAX_EXPANSION * stored):
+                    raise ValueError(f"it claims {claimed:,} bytes at {key!r} but holds {stored:,}")
+                if data.chunks:
+                    data[()]  # compressed, or spread over the file: only reading shows damage
+        return values
     except Exception as error:  # h5py raises anything on damaged files
         raise DamagedInputError(f"{name} is damaged ({first_line(error)}). {_EXPECTED}") from None
-
-
-def _count_values(file: h5py.File) -> int:
-    """How many numbers the file holds without seeds and the optimiser's."""
-    values = claimed = stored = 0
-    for name, data in _datasets(file):
-        _check_dataset(name, data)
-        if not _NO_WEIGHTS.match(name) or ("seed_generator" in name and data.size > SEED_VALUES):
-            values += math.prod(data.shape)
-        claimed += data.nbytes
-        stored += data.id.get_storage_size()
-        if claimed > max(SMALL_BYTES, MAX_EXPANSION * stored):
-            raise ValueError(f"it claims {claimed:,} bytes up to {name!r} but holds {stored:,}")
-        if data.chunks:
-            data[()]  # compressed, or spread over the file: only reading shows whether it is intact
-    return values
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
@@ -90,11 +86,3 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
                 yield name, item
             elif isinstance(item, h5py.Group):
                 waiting.append((f"{name}/", item))
-
-
-def _check_dataset(name: str, data: h5py.Dataset) -> None:
-    dict(data.attrs)
-    if data.external or data.is_virtual:
-        raise ValueError(f"it takes {name!r} from another file")
-    if data.dtype.kind not in "biufV" or data.dtype.itemsize > MAX_ITEM_BYTES:
-        raise ValueError(f"there are no numbers in {name!r}")

@@ -33,14 +33,11 @@ OBSOLETE = {
 }  # fmt: skip
 """Class -> arguments that Keras 3 refuses. They change nothing in inference."""
 
-TRAINING = ("_initializer", "_regularizer", "_constraint")
-"""How arguments end that training alone needs."""
+TRAINING = ("_initializer", "_regularizer", "_constraint")  # ends of arguments for training alone
+SAME_SHAPE = "InputLayer", "Identity", "Normalization", "Rescaling"  # of output and input
 
-SAME_SHAPE = "InputLayer", "Identity", "Normalization", "Rescaling"
-"""Layers before a Normalization whose outputs have the shape of their inputs."""
-
+# module and class of an operation of Keras 3, and its names of a function's arguments
 Operation = tuple[str, str, dict[str, str]]
-"""Module and class of an operation of Keras 3, and its names of a function's arguments."""
 
 
 def _plain(module: str, kinds: dict[str, str]) -> dict[str, Operation]:
@@ -113,8 +110,7 @@ OLD_OPERATIONS = {
 }  # fmt: skip
 """Operation of a TensorFlowOpLayer (TensorFlow 2.0 to 2.3) -> function of TensorFlow."""
 
-DEFAULTS = {"nn.gelu": {"approximate": False}}
-"""Function of TensorFlow -> arguments whose defaults are others in Keras 3."""
+DEFAULTS = {"nn.gelu": {"approximate": False}}  # of functions, where Keras 3 has others
 
 IGNORED = (
     "name", "data_format", "conjugate", "training", "mask", "transpose_a", "transpose_b",
@@ -122,33 +118,22 @@ IGNORED = (
 )  # fmt: skip
 """Arguments of calls that change nothing here or are read before; channels are last."""
 
-WITHOUT_EFFECT = (("constant_values", 0), ("batch_dims", 0))
-"""Arguments of calls with the values that change nothing."""
+WITHOUT_EFFECT = (("constant_values", 0), ("batch_dims", 0))  # arguments with their values
 
 
-def translated(described: Any) -> Any:
-    """A description in Keras 3's form; what is in that form stays as it is."""
-    names = {str(part.get("name")) for part in parts_of(described)}
-    return _translated(_renamed(described, {name for name in names if "/" in name}))
-
-
-def refuse_changed(described: Any) -> None:
-    """Raises ValueError if it uses a function that Keras 3 computes otherwise than Keras 2."""
-    for part in parts_of(described):
+def translated(described: Any, old: bool) -> Any:
+    """A description in Keras 3's form; what is in that form stays; `old` ones are of Keras 2."""
+    for part in parts_of(described) if old else ():
         if "hard_sigmoid" in (part.get("activation"), part.get("recurrent_activation")):
             raise ValueError(
                 "it uses hard_sigmoid, which Keras 3 computes otherwise; load the model in Keras 2 "
                 'and write a SavedModel: model.export("folder")'
             )
-
-
-def _renamed(part: Any, names: set[str]) -> Any:
-    """With "_" for "/", which Keras 3 refuses, in these names of layers."""
-    if isinstance(part, list):
-        return [_renamed(value, names) for value in part]
-    if isinstance(part, dict):
-        return {key: _renamed(value, names) for key, value in part.items()}
-    return part.replace("/", "_") if isinstance(part, str) and part in names else part
+    text = json.dumps(described)
+    for name in {str(part.get("name")) for part in parts_of(described)}:
+        if "/" in name:  # which Keras 3 refuses
+            text = text.replace(json.dumps(name), json.dumps(name.replace("/", "_")))
+    return _translated(json.loads(text))
 
 
 def _translated(part: Any) -> Any:
@@ -156,25 +141,22 @@ def _translated(part: Any) -> Any:
         return [_translated(value) for value in part]
     if not isinstance(part, dict):
         return part
-    if "class_name" not in part:
-        return {key: _translated(value) for key, value in part.items()}
-    kind = part["class_name"]
+    kind = part.get("class_name")
     if kind in ("__tuple__", "TensorShape"):
         return _translated(part.get("items"))
     if kind == "Policy":
         return part["config"]["name"]
+    if part.get("type") == "ndarray":  # what Keras 2 has written of a number of NumPy
+        return _translated(part.get("value"))
     if kind in OPERATION_LAYERS:
         return _operation(part)
-    if "config" in part and not str(kind).startswith("__") and _is_layer(part):
+    # a layer, a model or an operation: those of an HDF5 file have no module
+    module = str(part.get("module", "keras.layers"))
+    rooms = ".layers", "_layers", "engine", "models", "preprocessing"
+    named = kind not in (None, "function") and not str(kind).startswith("__")
+    if "config" in part and named and any(room in module for room in rooms):
         return _layer(part)
     return {key: _translated(value) for key, value in part.items()}
-
-
-def _is_layer(part: dict[str, Any]) -> bool:
-    """Whether it is a layer, a model or an operation: those of an HDF5 file have no module."""
-    module = str(part.get("module", "keras.layers"))
-    kinds = ".layers", "_layers", "engine", "models", "preprocessing"
-    return part["class_name"] != "function" and any(kind in module for kind in kinds)
 
 
 def _layer(part: dict[str, Any]) -> dict[str, Any]:
@@ -188,14 +170,14 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
         config = {key: config[key] for key in ("name", "dtype") if key in config}
     if kind == "Functional":
         config = config | {"layers": [_without_sizes(layer) for layer in config["layers"]]}
-        part = part | {"config": config | {"layers": _needed(config)}}
-        config = part["config"]
+        config = config | {"layers": _needed(config)}
+    before: Any = config["layers"] if kind in ("Functional", "Sequential") else ()
     module = _module(kind, config)
-    obsolete = OBSOLETE.get(kind, ())
     config = {
-        key: _translated(_number(value))
+        key: _translated(value)
         for key, value in config.items()
-        if key not in obsolete and not (module == "keras.layers" and key.endswith(TRAINING))
+        if key not in OBSOLETE.get(kind, ())
+        and not (module == "keras.layers" and key.endswith(TRAINING))
     }
     shape = config.pop("batch_input_shape", None)
     if kind == "InputLayer" and shape is not None:
@@ -204,61 +186,42 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
         config["axis"] = config["axis"][0] if len(config["axis"]) == 1 else config["axis"]
     if kind == "LeakyReLU" and "alpha" in config:
         config["negative_slope"] = config.pop("alpha")
-    if kind == "Sequential":
-        _begin(config, part["config"])
+    if kind == "Sequential" and before[0]["class_name"] != "InputLayer":
+        first = before[0]["config"]
+        shape = first.get("batch_input_shape") if isinstance(first, dict) else None
+        if shape is not None:
+            described = {"class_name": "InputLayer", "config": {"batch_input_shape": shape}}
+            config["layers"].insert(0, _layer(described))
     if kind == "Functional":
-        for layer, before in zip(config["layers"], part["config"]["layers"], strict=True):
-            layer["inbound_nodes"] = [
-                _call(node, before) for node in before.get("inbound_nodes", ())
-            ]
+        for layer, old in zip(config["layers"], before, strict=True):
+            layer["inbound_nodes"] = [_call(node, old) for node in old.get("inbound_nodes", ())]
         for ends in ("input_layers", "output_layers"):
             if len(config[ends]) == 1 and isinstance(config[ends], list):
                 (config[ends],) = config[ends]  # a list of one is another structure in Keras 3
         _number_calls(config)
-    if kind in ("Functional", "Sequential"):
+    if before:
         _say_shapes(config["layers"], kind == "Sequential")
-    kept = {key: part[key] for key in ("name", "build_config") if key in part}
-    if kind != "Normalization":
-        kept.pop("build_config", None)
+    keys = ("name", "build_config") if kind == "Normalization" else ("name",)
     registered = kind if module.startswith("keras.src") else None
     if ">" in kind:  # of a package that a Python program has registered
         module = ""
         registered = kind
         kind = kind.rpartition(">")[2]
-    return kept | {
+    return {key: part[key] for key in keys if key in part} | {
         "module": module, "class_name": kind, "config": config, "registered_name": registered,
     }  # fmt: skip
 
 
 def _module(kind: str, config: Any) -> str:
     """Where Keras 3 has a class; an HDF5 file does not say it."""
-    if kind == "Functional":
-        return "keras.src.models.functional"
-    if kind == "Sequential":
-        return "keras.src.models.sequential"
-    if "trainable" not in config and kind not in (
-        "InputLayer",
-        "Identity",
-    ):  # an operation: layers of the same name have this key
+    if kind in ("Functional", "Sequential"):
+        return f"keras.src.models.{kind.lower()}"
+    # an operation: layers of the same name have this key
+    if "trainable" not in config and kind not in ("InputLayer", "Identity"):
         for module, kinds in ALLOWED_CLASSES.items():
             if module and module.startswith("keras.src.ops") and kind in kinds:
                 return module
     return "keras.layers"
-
-
-def _number(value: Any) -> Any:
-    """The number in what Keras 2 has written of an array of NumPy."""
-    is_array = isinstance(value, dict) and value.get("type") == "ndarray"
-    return value.get("value") if is_array else value
-
-
-def _begin(config: dict[str, Any], before: Any) -> None:
-    """Puts the input before the first layer of a Sequential, which said its shape itself."""
-    first = (before["layers"] if isinstance(before, dict) else before)[0]
-    shape = first["config"].get("batch_input_shape") if isinstance(first["config"], dict) else None
-    if shape is not None and first["class_name"] != "InputLayer":
-        described = {"class_name": "InputLayer", "config": {"batch_input_shape": shape}}
-        config["layers"].insert(0, _layer(described))
 
 
 def _say_shapes(layers: list[Any], in_a_row: bool) -> None:

@@ -15,14 +15,16 @@ import re
 import shutil
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import h5py
 import keras
+import numpy as np
 import tensorflow as tf
+from keras.src.legacy.saving import legacy_h5_format
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
 from realtime_lrp.models.memory import (
@@ -32,27 +34,23 @@ from realtime_lrp.models.memory import (
 )
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
-from realtime_lrp.models.untrusted.hdf5_weights import load_hdf5_weights, rename_weights
-from realtime_lrp.models.untrusted.keras2 import refuse_changed, translated
+from realtime_lrp.models.untrusted.keras2 import translated
 from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.files import temporary_folder
 
-DESCRIPTION = "config.json"
+DESCRIPTION = "config.json"  # the members of a .keras archive that are read
 WEIGHTS = "model.weights.h5"
 METADATA = "metadata.json"
-"""The members of a .keras archive that are read; METADATA only to explain an error."""
 
 MAX_DESCRIPTION_BYTES = 32 << 20  # The largest description in keras.applications has 2 MB
-
-MAX_EXPANSION = 100
-"""How many times larger than in the archive the weights may be. Keras does not compress at all."""
-
+MAX_EXPANSION = 100  # times their size in the archive for weights; Keras does not compress at all
 SMALL_BYTES = 256 << 20  # Weights up to this size may be unpacked whatever their compression
 SMALL_VALUES = 1 << 16  # read for any network, so that Keras tells which layer has others
 
 _EXPECTED_MODEL = "Expected layers of Keras in a file written by model.save('name.keras')."
 _EXPECTED_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
 
+OF_BATCH_NORMS = {"gamma", "beta", "moving_mean", "moving_variance"}
 HDF5 = b"\x89HDF\r\n\x1a\n"  # How HDF5 files begin
 
 
@@ -68,24 +66,23 @@ def load_model(path: Path) -> keras.Model:
 
 def _from_archive(path: Path, name: str) -> keras.Model:
     with _open_archive(path) as archive:
-        described = without_training(
-            json.loads(_read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES))
-        )
-        version = _version(archive)
-        if version.startswith("2."):
-            refuse_changed(described)
-            described = translated(described)
-        check_description(described)
+        version = ""  # where the archive does not say it
+        with suppress(KeyError, TypeError, ValueError):
+            metadata = json.loads(_read_member(archive, METADATA, MAX_DESCRIPTION_BYTES))
+            version = str(metadata["keras_version"])
+        old = version.startswith("2.")
+        text = _read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES)
+        described = _checked(text, old, translate=old)
         with _unpacked_weights(archive, name) as weights:
 
             def check(model: keras.Model) -> None:
                 values = stored_values(weights, str(path), name)
-                if version.startswith("2."):
-                    rename_weights(weights)
+                if old:
+                    _rename_weights(weights)
                 _check_number(model, values)
                 initialise_with_zeros(model.weights)
 
-            model = build_within_memory(lambda: _deserialise(described, version), name, check)
+            model = build_within_memory(lambda: deserialised(described, version), name, check)
             with filling(model):
                 model.load_weights(weights)
     return model
@@ -94,7 +91,10 @@ def _from_archive(path: Path, name: str) -> keras.Model:
 def _from_hdf5(path: Path, name: str) -> keras.Model:
     values = stored_values(path, str(path), name)
     with h5py.File(path, "r") as file:
-        text, version = (_attribute(file, key) for key in ("model_config", "keras_version"))
+        text, version = (
+            one.decode() if isinstance(one, bytes) else str(one)
+            for one in (file.attrs.get(key, "") for key in ("model_config", "keras_version"))
+        )
         if not text:
             raise DamagedInputError(
                 f"{name} holds weights alone. Expected a whole network: build it in Python, load "
@@ -103,11 +103,8 @@ def _from_hdf5(path: Path, name: str) -> keras.Model:
             )
         if len(text) > MAX_DESCRIPTION_BYTES:
             raise ValueError(f"its description has {len(text):,} characters")
-        described = without_training(json.loads(text))
-        if not version.startswith("3."):
-            refuse_changed(described)
-        described = translated(described)
-        check_description(described)
+
+        described = _checked(text, not version.startswith("3."), translate=True)
 
         def check(model: keras.Model) -> None:
             needed = number_of_values(model.weights)
@@ -115,16 +112,18 @@ def _from_hdf5(path: Path, name: str) -> keras.Model:
                 raise ValueError(f"{model.name} has {needed:,} values, the file {values:,}")
             initialise_with_zeros(model.weights)
 
-        model = build_within_memory(lambda: _deserialise(described, version), name, check)
+        model = build_within_memory(lambda: deserialised(described, version), name, check)
         with filling(model):
-            load_hdf5_weights(model, file)
+            _load_hdf5_weights(model, file)
     return model
 
 
-def _attribute(file: h5py.File, key: str) -> str:
-    """A text of an HDF5 file; "" where it has none."""
-    text = file.attrs.get(key, "")
-    return text.decode() if isinstance(text, bytes) else str(text)
+def _checked(text: str | bytes, old: bool, translate: bool) -> Any:
+    """A description that names nothing that is not allowed; an `old` one is of Keras 2."""
+    described = without_training(json.loads(text))
+    described = translated(described, old) if translate else described
+    check_description(described)
+    return described
 
 
 def read_extra(path: Path, member: str, limit: int) -> bytes | None:
@@ -165,34 +164,22 @@ def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
         raise DamagedInputError(f"{problem} ({first_line(error)}). {expected}") from error
 
 
-def _deserialise(described: dict[str, Any], version: str) -> keras.Model:
-    """Builds a model that was written by a version of Keras, "" if it is not known."""
+def deserialised(described: dict[str, Any], version: str = "") -> keras.Model:
+    """Builds what was checked, and written by a version of Keras, "" if it is not known."""
     try:
         with warnings.catch_warnings(action="ignore"):
             model = keras.saving.deserialize_keras_object(described, safe_mode=True)
     except (TypeError, ValueError) as error:
         hint = f"it was written by Keras {version[:20]!r}, this is Keras {keras.__version__}: "
         unlike = version not in ("", keras.__version__)
-        raise ValueError(f"{hint if unlike else ''}{_innermost(error)}") from error
+        cause: BaseException = error
+        # Keras wraps the reason once for each model around a layer
+        while cause.__context__ and re.search("could not be|rror (when|encountered)", str(cause)):
+            cause = cause.__context__
+        raise ValueError(f"{hint if unlike else ''}{first_line(cause)}") from error
     if not isinstance(model, keras.Model):
         raise ValueError(f"it holds a {type(model).__name__}")
     return model
-
-
-def _innermost(error: BaseException) -> str:
-    """Why a layer was refused: Keras wraps the reason once for each model around it."""
-    while error.__context__ and re.search("could not be|rror when|rror encountered", str(error)):
-        error = error.__context__
-    return first_line(error)
-
-
-def _version(archive: zipfile.ZipFile) -> str:
-    """The version of Keras that has written an archive; "" where it does not say."""
-    try:
-        metadata = json.loads(_read_member(archive, METADATA, MAX_DESCRIPTION_BYTES))
-        return str(metadata["keras_version"])
-    except (KeyError, TypeError, ValueError):
-        return ""
 
 
 def without_training(part: Any) -> Any:
@@ -208,10 +195,9 @@ def without_training(part: Any) -> Any:
 
 @contextmanager
 def _open_archive(path: Path, *further: str) -> Iterator[zipfile.ZipFile]:
-    """Opens the archive if each member stands there once and its size limit can be enforced.
+    """Opens the archive if each member stands there once, so that all readers see the same.
 
-    A reader of bzip2 or LZMA unpacks everything, whatever size the archive claims. Of two members
-    with the same name, two readers could see different ones.
+    A reader of bzip2 or LZMA would unpack everything, whatever size the archive claims.
     """
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
@@ -294,3 +280,85 @@ def _check_number(model: keras.Model, values: int) -> None:
     )
     if not needed <= values <= most:
         raise ValueError(f"{model.name} has {needed:,} values, the file {values:,}")
+
+
+def _rename_weights(path: Path) -> None:
+    """Gives weights of Keras 2's .weights.h5 Keras 3's paths, in place; on Windows they differ."""
+    paths: list[str] = []
+    with h5py.File(path, "r+") as file:
+        file.visit(paths.append)
+        for name in paths:
+            if not isinstance(file[name], h5py.Dataset):
+                continue
+            new = name.replace("\\", "/").replace("_layer_checkpoint_dependencies/", "layers/")
+            if new != name:
+                file.move(name, new)
+
+
+def _load_hdf5_weights(model: keras.Model, file: h5py.File) -> None:
+    """Loads weights that stand layer by layer, by their names if all are known, else in order.
+
+    Within a layer, which may be a model, they are found by their names. Their order differs between
+    Keras 2 and 3 where a part of a model was not trained.
+    """
+    group = file.get("model_weights", file)
+    layers = [layer for layer in model.layers if layer.weights]
+    stored = [(group[name], _names(group[name], "weight_names"))
+              for name in _names(group, "layer_names")]  # fmt: skip
+    stored = [(of_layer, names) for of_layer, names in stored if names]
+    if not model.built:
+        raise ValueError(
+            "it does not say the shape of its pictures; load it in Python, call it on a batch, and "
+            "save it again"
+        )
+    if len(stored) != len(layers):
+        raise ValueError(f"it holds weights of {len(stored)} layers instead of {len(layers)}")
+    named = {of_layer.name.rpartition("/")[2]: (of_layer, names) for of_layer, names in stored}
+    if len(named) == len(stored) and all(layer.name in named for layer in layers):
+        stored = [named[layer.name] for layer in layers]
+    for layer, (of_layer, names) in zip(layers, stored, strict=True):
+        weights = _by_name(layer, names) or _in_order(layer, names)
+        for weight, name in zip(weights, names, strict=True):
+            if tuple(weight.shape) != of_layer[name].shape:
+                raise ValueError(
+                    f"{name[:100]!r} has the shape {of_layer[name].shape}, the layer "
+                    f"{layer.name!r} {tuple(weight.shape)}"
+                )
+            weight.assign(np.asarray(of_layer[name]))
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization):
+            layer.finalize_state()
+
+
+def _by_name(layer: keras.Layer, names: Sequence[str]) -> list[keras.Variable]:
+    """The weights of these names; empty if a name says no weight, or two say the same."""
+    known = {
+        (part.name, weight.name): weight
+        for part in layer._flatten_layers()
+        for weight in (*part._trainable_variables, *part._non_trainable_variables)
+    }
+    found = []
+    for name in names:
+        *path, kind = name.removesuffix(":0").split("/")
+        owners = ["_".join(path[n:]) for n in range(len(path))]  # a name may have had a "/"
+        pairs = [(one, own) for one in owners for own in (kind, kind.removeprefix("depthwise_"))]
+        found += [known[pair] for pair in pairs if pair in known][:1]
+    return found if len(names) == len({id(weight) for weight in found}) == len(found) else []
+
+
+def _in_order(layer: keras.Layer, names: Sequence[str]) -> list[keras.Variable]:
+    """The weights of a layer in the order in which it has them."""
+    weights = [*layer.trainable_weights, *layer.non_trainable_weights]
+    if len(weights) != len(names):
+        raise ValueError(f"it holds {len(names)} weights of {layer.name!r}, not {len(weights)}")
+    for weight, name in zip(weights, names, strict=True):
+        kind = name.rpartition("/")[2].partition(":")[0]
+        if {kind, weight.name} <= OF_BATCH_NORMS and kind != weight.name:
+            raise ValueError(f"the weights of {layer.name!r} have unknown names in another order")
+    return weights
+
+
+def _names(group: h5py.Group, key: str) -> list[str]:
+    """A list of names, which Keras divides where it is long."""
+    found = legacy_h5_format.load_attributes_from_hdf5_group(group, key)
+    return [name.decode() if isinstance(name, bytes) else str(name) for name in found]

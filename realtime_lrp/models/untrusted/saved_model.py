@@ -1,10 +1,9 @@
 """Reads the graph of a SavedModel, which may come from an attacker, as data.
 
-TensorFlow's own loader is not used: it runs what the folder asks it to. Here the functions behind
-one signature are joined into one flat graph, which may hold only operations with a row
-(`OPERATIONS`), some that compute their constants, and reads of the variables that the checkpoint
-holds. What does not lead to the explained output is left out. Nothing is run before all of it is
-checked.
+TensorFlow's own loader would run what the folder asks it to. Here the functions of one signature
+are joined into a flat graph of what leads to the explained output. It may hold only operations with
+a row (`OPERATIONS`), some that compute their constants, and reads of variables of the checkpoint.
+Nothing is run before all of it is checked.
 """
 
 import math
@@ -22,21 +21,17 @@ from tensorflow.python.framework import op_def_registry
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted.loading import naming_the_file
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.system.files import read_limited
 
 FILE = "saved_model.pb"
-
-MAX_FILE_BYTES = 512 << 20
-"""Of `saved_model.pb`, which holds the graph and its constants; weights lie in other files."""
-
+PICTURES = "pictures"  # the operation that stands for them in a flat graph
+MAX_FILE_BYTES = 512 << 20  # of the graph with its constants; weights lie in other files
 MAX_NODES = 200_000
 MAX_DEPTH = 50  # How deep functions may call each other. Keras writes 3.
-
-MAX_EXPANSION = 100
-"""How many times larger than the file constants may be; zeros are written as one number."""
-
+MAX_EXPANSION = 100  # times the file's size for constants; zeros are written as one number
 SMALL_BYTES = 256 << 20  # Constants up to this size are accepted in any file
 
 OF_CONSTANTS = (
@@ -48,12 +43,8 @@ OF_CONSTANTS = (
 """Operations that compute sizes, indices and masks; without a row they may only read constants. Add
 one only if it computes its outputs from its inputs and does nothing else."""
 
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-"""Operations that call a function, which takes their place."""
-
-DROPPED = ("Assert", "DisableCopyOnRead", "NoOp", "ReadVariableOp")
-"""Operations that are left out where a function holds them; `ReadVariableOp` becomes the
-variable."""
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")  # a function takes their place
+DROPPED = ("Assert", "DisableCopyOnRead", "NoOp", "ReadVariableOp")  # left out of functions
 
 DEFAULT_SIGNATURE = "serving_default"
 EXPECTED = "Expected what model.export(folder) of Keras or tf.saved_model.save writes."
@@ -62,64 +53,55 @@ _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 @dataclass(frozen=True)
 class SavedGraph:
-    """The flat graph between the input and the outputs of a network, and nothing else.
-
-    `input` names the operation that stands for the pictures, whose shape has the batch and None
-    where it is open; `outputs` name tensors; `variables` maps the operation that stands for one to
-    its value.
-    """
+    """The flat graph between the input and the outputs of a network, and nothing else."""
 
     graph: graph_pb2.GraphDef
-    input: str
-    input_shape: tuple[int | None, ...]
+    input_shape: tuple[int | None, ...]  # with the batch, None where it is open
     input_type: tf.DType
-    outputs: tuple[str, ...]
-    variables: dict[str, np.ndarray]
+    outputs: tuple[str, ...]  # tensors
+    variables: dict[str, np.ndarray]  # values by the operations that stand for them
 
 
 def read_saved_model(folder: Path, output: str | None = None) -> SavedGraph:
-    """Reads and checks the graph behind the signature of a SavedModel, and its variables.
-
-    `output` names one of several.
-    """
+    """Reads and checks the graph behind a signature, and its variables; `output` names one."""
     shown = repr(str(folder))
     if not (folder / FILE).is_file():
         raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {EXPECTED}")
     data = read_limited(folder / FILE, MAX_FILE_BYTES, "a SavedModel")
     problem = f"The SavedModel {shown} is damaged, or none that can be explained"
     with naming_the_file(shown, problem, EXPECTED):
-        saved = _served(saved_model_pb2.SavedModel.FromString(data))
-        name, function = _signature(saved)
-        described = saved.signature_def[name]
-        (info,) = described.inputs.values()
-        input_type = tf.as_dtype(info.dtype)
-        graph = _Flat(saved).of(function, _output(name, described, output))
-        _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)))
+        held = saved_model_pb2.SavedModel.FromString(data).meta_graphs
+        graphs = [one for one in held if "serve" in one.meta_info_def.tags] or [*held]
+        if len(graphs) != 1:
+            raise ValueError(f"it holds {len(graphs)} graphs")
+        (saved,) = graphs
+        if not saved.object_graph_def.nodes:
+            raise ValueError(
+                "it was written for TensorFlow 1; load it and save it with TensorFlow 2"
+            )
+        info, function, position = _signature(saved, output)
+        graph = _Flat(saved).of(function, position)
+        constants = [one.attr["value"].tensor for one in graph.nodes if one.op == "Const"]
+        claimed = sum(_bytes(one.tensor_shape, one.dtype) for one in constants)
+        limit = max(SMALL_BYTES, MAX_EXPANSION * len(data))
+        if claimed > limit:
+            raise ValueError(f"its constants claim {claimed:,} bytes, more than {limit:,}")
         variables = _read_variables(folder, saved, graph.variables)
-    return SavedGraph(
-        graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions),
-        graph.input,
-        tuple(None if one.size < 0 else one.size for one in info.tensor_shape.dim),
-        input_type,
-        (graph.output,),
-        variables,
-    )
+    flat = graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions)
+    shape = tuple(None if one.size < 0 else one.size for one in info.tensor_shape.dim)
+    return SavedGraph(flat, shape, tf.as_dtype(info.dtype), (graph.output,), variables)
 
 
-def _served(model: Any) -> Any:
-    """The graph with the tag "serve", or the only one."""
-    graphs = [one for one in model.meta_graphs if "serve" in one.meta_info_def.tags]
-    graphs = graphs or list(model.meta_graphs)
-    if len(graphs) != 1:
-        raise ValueError(f"it holds {len(graphs)} graphs")
-    if not graphs[0].object_graph_def.nodes:
-        raise ValueError("it was written for TensorFlow 1; load it and save it with TensorFlow 2")
-    return graphs[0]
-
-
-def _signature(saved: Any) -> tuple[str, str]:
-    """The signature `DEFAULT_SIGNATURE`, or the only one, and its function; it has one input."""
-    functions = _functions_of_signatures(saved)
+def _signature(saved: Any, wanted: str | None) -> tuple[Any, str, int]:
+    """The input of `DEFAULT_SIGNATURE` or the only one, its function, its output's position."""
+    nodes = saved.object_graph_def.nodes
+    root = {child.local_name: child.node_id for child in nodes[0].children}
+    signatures = nodes[root["signatures"]].children if "signatures" in root else ()
+    functions = {
+        child.local_name: nodes[child.node_id].bare_concrete_function.concrete_function_name
+        for child in signatures
+        if nodes[child.node_id].WhichOneof("kind") == "bare_concrete_function"
+    }
     names = [name for name in functions if name in saved.signature_def]
     name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names else names[0] if names else ""
     if not name or (name != DEFAULT_SIGNATURE and len(names) > 1):
@@ -128,52 +110,28 @@ def _signature(saved: Any) -> tuple[str, str]:
             f"it has {has} instead of {DEFAULT_SIGNATURE!r} or a single one; save it with "
             "model.export(folder), or tf.saved_model.save(model, folder, signatures=)"
         )
-    inputs = saved.signature_def[name].inputs
-    if len(inputs) != 1:
-        listed = ", ".join(map(repr, inputs)) or "none"
+    described = saved.signature_def[name]
+    if len(described.inputs) != 1:
+        listed = ", ".join(map(repr, described.inputs)) or "none"
         raise ValueError(
             f"the signature {name!r} has the inputs {listed} instead of pictures alone"
         )
-    return name, functions[name]
-
-
-def _output(name: str, described: Any, wanted: str | None) -> int:
-    """The position of a signature's output: by its name, or the one that looks like the answer."""
+    (info,) = described.inputs.values()
     outputs = dict(sorted(described.outputs.items()))
     sizes = {key: [n.size for n in one.tensor_shape.dim][1:] for key, one in outputs.items()}
     output = [*outputs.values()][choose_output(wanted, sizes, name)]
     position = output.name.rpartition(":")[2]
-    return int(position) if position.isdecimal() else 0
-
-
-def _functions_of_signatures(saved: Any) -> dict[str, str]:
-    """Name of a signature -> its function; empty where the objects do not say."""
-    nodes = saved.object_graph_def.nodes
-    root = {child.local_name: child.node_id for child in nodes[0].children}
-    if not 0 < root.get("signatures", 0) < len(nodes):
-        return {}
-    children = nodes[root["signatures"]].children
-    return {
-        child.local_name: nodes[child.node_id].bare_concrete_function.concrete_function_name
-        for child in children
-        if 0 < child.node_id < len(nodes)
-        and nodes[child.node_id].WhichOneof("kind") == "bare_concrete_function"
-    }
+    return info, functions[name], int(position) if position.isdecimal() else 0
 
 
 @dataclass
 class _Flat:
-    """Joins the functions of a SavedModel into a flat graph.
-
-    `variables` maps the name of the operation that stands for one to its object.
-    """
+    """Joins the functions of a SavedModel into a flat graph."""
 
     saved: Any
     nodes: list[node_def_pb2.NodeDef] = field(default_factory=list)
-    variables: dict[str, int] = field(default_factory=dict)
-    input: str = "pictures"
+    variables: dict[str, int] = field(default_factory=dict)  # operation for one -> its object
     output: str = ""
-    _count: int = 0
     _names: set[str] = field(default_factory=set)
 
     def of(self, name: str, output: int) -> "_Flat":
@@ -183,10 +141,8 @@ class _Flat:
         bound = self.saved.object_graph_def.concrete_functions[name].bound_inputs
         if len(arguments) != len(bound) + 1:
             raise ValueError(f"its function has {len(arguments)} arguments")
-        placeholder = self._add("Placeholder", self.input, [])
-        self.input = placeholder.name
-        placeholder.attr["dtype"].type = arguments[0].type
-        self.output = self._inline(name, [self.input, *map(self._captured, bound)], 0)[output]
+        self._add("Placeholder", PICTURES, []).attr["dtype"].type = arguments[0].type
+        self.output = self._inline(name, [PICTURES, *map(self._captured, bound)], 0)[output]
         self._prune()
         for node in self.nodes:
             if not _computes(node) and node.op != "Placeholder":
@@ -246,8 +202,7 @@ class _Flat:
 
     def _add(self, kind: str, name: str, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
         """Adds an operation, under a name that no other one has."""
-        self._count += 1
-        if self._count > MAX_NODES:
+        if len(self.nodes) >= MAX_NODES:
             raise ValueError(f"it has more than {MAX_NODES:,} operations")
         unique = name
         number = 1
@@ -269,7 +224,7 @@ class _Flat:
             if name not in needed:
                 needed.add(name)
                 left += [one.partition(":")[0] for one in by_name[name].input]
-        if self.input not in needed:
+        if PICTURES not in needed:
             raise ValueError("its output does not depend on its pictures")
         self.nodes = [node for node in self.nodes if node.name in needed]
         self.variables = {name: number for name, number in self.variables.items() if name in needed}
@@ -342,23 +297,8 @@ def _in_order(nodes: Sequence[Any]) -> list[Any]:
     return [by_name[name] for name in ordered if name in by_name]
 
 
-def _check_constants(nodes: Sequence[Any], limit: int) -> None:
-    """Refuses constants that take far more memory than the file."""
-    claimed = 0
-    for node in nodes:
-        if node.op == "Const":
-            tensor = node.attr["value"].tensor
-            size = tf.as_dtype(tensor.dtype).size or 1
-            claimed += math.prod(one.size for one in tensor.tensor_shape.dim) * size
-    if claimed > limit:
-        raise ValueError(f"its constants claim {claimed:,} bytes, more than {limit:,}")
-
-
 def _read_variables(folder: Path, saved: Any, wanted: dict[str, int]) -> dict[str, np.ndarray]:
-    """The values of variables, by the names of the operations that stand for them.
-
-    `wanted` maps such a name to the number of the variable's object in the graph `saved`.
-    """
+    """The values of variables; `wanted` maps names to the numbers of their objects in `saved`."""
     if not wanted:
         return {}
     for path in folder.glob("variables/variables.*"):
@@ -366,7 +306,12 @@ def _read_variables(folder: Path, saved: Any, wanted: dict[str, int]) -> dict[st
             raise ValueError(f"{path.name} is no regular file")
     held = sum(path.stat().st_size for path in folder.glob("variables/variables.data-*"))
     nodes = saved.object_graph_def.nodes
-    claimed = sum(_bytes(nodes[number].variable) for number in set(wanted.values()))
+    claimed = 0
+    for variable in (nodes[number].variable for number in {*wanted.values()}):
+        if any(one.size < 0 for one in variable.shape.dim):
+            raise ValueError(f"the variable {variable.name[:100]!r} has no fixed shape")
+        claimed += _bytes(variable.shape, variable.dtype)
+    refuse_beyond_memory(claimed, repr(str(folder)))
     if claimed > held:
         raise ValueError(f"its variables claim {claimed:,} bytes, its files hold {held:,}")
     reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
@@ -383,11 +328,8 @@ def _read_variables(folder: Path, saved: Any, wanted: dict[str, int]) -> dict[st
     return values
 
 
-def _bytes(variable: Any) -> int:
-    sizes = [one.size for one in variable.shape.dim]
-    if any(size < 0 for size in sizes):
-        raise ValueError(f"the variable {variable.name[:100]!r} has no fixed shape")
-    return math.prod(sizes) * (tf.as_dtype(variable.dtype).size or 1)
+def _bytes(shape: Any, kind: int) -> int:
+    return math.prod(one.size for one in shape.dim) * (tf.as_dtype(kind).size or 1)
 
 
 def _checkpoint_keys(objects: Sequence[Any], stored: Sequence[Any]) -> dict[int, str]:

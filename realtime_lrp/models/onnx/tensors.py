@@ -1,4 +1,4 @@
-"""Tensors whose axes ONNX counts in one order and TensorFlow holds in another.
+"""Tensors whose axes ONNX counts in one order and TensorFlow holds in another, and nodes of these.
 
 A file is read as the network of a single picture; TensorFlow holds a batch of them on an axis more,
 in front. ONNX's feature maps are [1, C, H, W]; they are held as [B, H, W, C], on which convolutions
@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -67,6 +68,11 @@ class Tensor:
             raise CannotReadError(f"orders {len(self.axes)} axes as {list(order)}")
         return Tensor(self.held, tuple(self.axes[one] for one in order))
 
+    def turned(self) -> "Tensor":
+        """The last two axes the other way round."""
+        *others, rows, columns = range(len(self.axes))
+        return self.transposed([*others, columns, rows])
+
     def held_as(self, *numbers: int) -> "Tensor":
         """The same, held as [B, these of ONNX's axes]; all others have the size 1."""
         library = np if isinstance(self.held, np.ndarray) else tf
@@ -117,11 +123,11 @@ class Tensor:
         return Tensor(held, tuple(map(places.get, range(len(shape)))))
 
 
-def aligned(values: Sequence[Tensor | np.ndarray], along: int | None = None) -> list[Tensor]:
-    """Tensors and constants, held with the same axes, so that they broadcast as ONNX's do.
+Value = Tensor | np.ndarray
 
-    Their sizes may differ `along` one of ONNX's axes.
-    """
+
+def aligned(values: Sequence[Value], along: int | None = None) -> list[Tensor]:
+    """Tensors and constants, held with the same axes as ONNX broadcasts; one axis may differ."""
     tensors = [one if isinstance(one, Tensor) else Tensor.of_constant(one) for one in values]
     rank = max(len(one.axes) for one in tensors)
     tensors = [one.with_rank(rank) for one in tensors]
@@ -136,24 +142,94 @@ def aligned(values: Sequence[Tensor | np.ndarray], along: int | None = None) -> 
     return [one.held_as(*order) for one in tensors]
 
 
-def elementwise(
-    compute: Callable[..., tf.Tensor],
-    values: Sequence[Tensor | np.ndarray],
-    keep: Callable[[np.ndarray], tf.Tensor],
-) -> Tensor:
-    """A function of the entries of tensors and constants, which are broadcast.
+@dataclass(frozen=True)
+class OnnxNode:
+    """A node of the file, and what it reads."""
 
-    `keep` makes a TensorFlow constant of an array.
-    """
-    tensors = aligned(values)
-    whole = [max(sizes) for sizes in zip(*(one.held.shape[1:] for one in tensors), strict=True)]
+    kind: str
+    inputs: Sequence[Value | None]  # arrays do not depend on the picture, None is left out
+    attributes: dict[str, Any]  # text as `str`
+    version: int  # the opset
+    outputs: int  # how many
+    keep: Callable[[np.ndarray], tf.Tensor]  # makes a TensorFlow constant of an array
 
-    def operand(held: tf.Tensor | np.ndarray) -> tf.Tensor:
-        if tf.is_tensor(held):
-            return held
-        if held.size == 1:
-            return keep(held.reshape(()))
-        # TensorFlow broadcasts along few axes by turns
-        return keep(np.broadcast_to(held, [1, *whole]) if len(whole) > 4 else held)
+    def get(self, name: str, default: Any) -> Any:
+        """An attribute."""
+        return self.attributes.get(name, default)
 
-    return tensors[0].holding(compute(*(operand(one.held) for one in tensors)))
+    @property
+    def x(self) -> Tensor:
+        """The first input, which depends on the picture."""
+        return self.tensor(0)
+
+    @property
+    def values(self) -> list[Value]:
+        """The inputs that are not left out."""
+        return [one for one in self.inputs if one is not None]
+
+    def tensor(self, position: int) -> Tensor:
+        """An input that depends on the picture."""
+        value = self.inputs[position]
+        if not isinstance(value, Tensor):
+            raise CannotReadError("reads constants where a tensor of the picture is expected")
+        return value
+
+    def picture(self) -> Tensor:
+        """The first input as a feature map [1, C, H, W], held as [B, H, W, C]."""
+        x = self.x
+        if len(x.axes) != 4 or x.shape[0] != 1:
+            raise CannotReadError(
+                f"reads a tensor {list(x.shape)}. Expected feature maps [1, C, H, W]"
+            )
+        return x.held_as(2, 3, 1)
+
+    def constant(self, position: int, what: str = "numbers") -> np.ndarray | None:
+        """An input that does not depend on the picture, None where it is left out."""
+        value = self.inputs[position] if position < len(self.inputs) else None
+        if isinstance(value, Tensor):
+            raise CannotReadError(f"reads {what} that depend on the picture")
+        return value
+
+    def given(self, position: int, what: str = "numbers") -> np.ndarray:
+        """An input that does not depend on the picture and must be there."""
+        value = self.constant(position, what)
+        if value is None:
+            raise CannotReadError(f"has no {what}")
+        return value
+
+    def integers(self, position: int, name: str) -> list[int] | None:
+        """What later opsets have as an input and earlier ones as an attribute."""
+        value = self.constant(position)
+        found = self.get(name, None) if value is None else value.reshape(-1)
+        return None if found is None else [int(one) for one in found]
+
+    def broadcast(self, compute: Callable[..., tf.Tensor], *values: Value) -> Tensor:
+        """A function of the entries of tensors and constants, which are broadcast."""
+        tensors = aligned(values)
+        sizes = zip(*(one.held.shape[1:] for one in tensors), strict=True)
+        whole = [1, *map(max, sizes)]
+
+        read = []
+        for held in (one.held for one in tensors):
+            if isinstance(held, np.ndarray):
+                # TensorFlow broadcasts along few axes by turns
+                wide = np.broadcast_to(held, whole) if len(whole) > 5 else held
+                held = self.keep(held.reshape(()) if held.size == 1 else wide)
+            read.append(held)
+        return tensors[0].holding(compute(*read))
+
+    def sum(self, x: Tensor, *others: Value | None) -> Tensor:
+        """The sum of a tensor and what is not left out."""
+        for one in others:
+            x = x if one is None else self.broadcast(tf.add, x, one)
+        return x
+
+
+Row = Callable[[OnnxNode], Value | list[Value]]
+
+
+def finite_mask(value: Any) -> Any:
+    """A mask that is added before a softmax, without -infinity: explainers refuse such weights."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        return value
+    return np.where(np.isneginf(value), np.float32(-1e30), value)

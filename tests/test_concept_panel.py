@@ -243,17 +243,14 @@ def pressed(state, *keys):
     return state
 
 
-@pytest.mark.parametrize(
-    ("before", "ranks", "after"),
-    [
+def test_rows_are_sorted_and_change_places_only_for_a_fifth_more():
+    for before, ranks, after in (
         ([], {7: 4.0, 3: 3.0, 9: 2.0, 1: 1.0}, [7, 3, 9, 1]),
         ([3, 7], {7: 3.3, 3: 3.0, 5: 0.1}, [3, 7, 5]),
         ([3, 7], {7: 3.7, 3: 3.0, 5: 9.0}, [5, 7, 3]),
         ([7, 3, 9, 1], {4: 4.0, 5: 3.0, 6: 2.0, 8: 1.0}, [4, 5, 6, 8]),
-    ],
-)
-def test_rows_are_sorted_and_change_places_only_for_a_fifth_more(before, ranks, after):
-    assert sorted_rows(before, ranks) == after
+    ):
+        assert sorted_rows(before, ranks) == after
 
 
 def test_keys_show_the_panel_and_change_its_layer():
@@ -314,19 +311,18 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     assert MapPainter()(gone, LOOK).overlays[0].name == "epsilon_plus_flat", "not in this answer"
 
 
-@pytest.mark.parametrize(
-    ("magnitudes", "without"),
-    [((1.0, 0.5), [False, False]), ((4e-6, 1e-6), [False, False]), ((4e-6, 4e-8), [False, True]),
-     ((0.0, 0.0), [True, True])],
-)  # fmt: skip
-def test_only_a_map_that_cannot_be_seen_beside_others_is_none(magnitudes, without):
+def test_only_a_map_that_cannot_be_seen_beside_others_is_none():
     """However little of the relevance at the layer, here 4 and 3, biases leave to all of them."""
-    found = found_of(5, 17)
-    pairs = zip(found.maps, magnitudes, strict=True)
-    found = replace(found, maps=tuple(replace(one, magnitude=size) for one, size in pairs))
-    state = showing()
-    panel = ConceptView().panel(state, frame_with(found, state.request))
-    assert [row.name.startswith("no map") for row in panel.rows] == without
+    for magnitudes, without in (
+        ((1.0, 0.5), [False, False]), ((4e-6, 1e-6), [False, False]), ((4e-6, 4e-8), [False, True]),
+     ((0.0, 0.0), [True, True]),
+    ):  # fmt: skip
+        found = found_of(5, 17)
+        pairs = zip(found.maps, magnitudes, strict=True)
+        found = replace(found, maps=tuple(replace(one, magnitude=size) for one, size in pairs))
+        state = showing()
+        panel = ConceptView().panel(state, frame_with(found, state.request))
+        assert [row.name.startswith("no map") for row in panel.rows] == without
 
 
 def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():

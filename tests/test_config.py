@@ -314,9 +314,8 @@ def test_an_unknown_key_is_answered_with_the_nearest(tmp_path):
         assert refusal_of(file) == [f"{file}:1: there is no key {key!r}; {advice}"]
 
 
-@pytest.mark.parametrize(
-    ("assignment", "words"),
-    [
+def test_a_value_that_is_not_legal_is_refused():
+    for assignment, words in (
         *((f"lrp.target={target}", "top5, a class") for target in ("top0", "-1", "''", "' '")),
         ("live.source=''", "a text that is not empty"),
         ("live.sources=[0, ' ']", "a text that is not empty"),
@@ -328,12 +327,10 @@ def test_an_unknown_key_is_answered_with_the_nearest(tmp_path):
         ("live.also_models=[{name: vgg16, lables: x}]", "did you mean 'live.also_models.labels'"),
         ("live.also_models=[a, b, c, d]", "at most 3"),
         ("live.also_models=[3]", "expected a section"),
-    ],
-)
-def test_a_value_that_is_not_legal_is_refused(assignment, words):
-    key = assignment.partition("=")[0]
-    with pytest.raises(ConfigError, match=f"--set: .*{re.escape(key)}.*{words}"):
-        config.load(sets=(assignment,))
+    ):
+        key = assignment.partition("=")[0]
+        with pytest.raises(ConfigError, match=f"--set: .*{re.escape(key)}.*{words}"):
+            config.load(sets=(assignment,))
 
 
 def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatch):
@@ -374,9 +371,9 @@ ALIASES = "cannot be read as YAML: anchors (&name) and aliases (*name) are not s
 TAGS = "tags (!name) are not supported"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_a_file_that_is_no_configuration_is_refused(tmp_path):
+    """Whatever the bytes, the answer is a ConfigError in plain words, at once."""
+    for text, words in (
         (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
         ("lrp: {}".encode("utf-16"), ": is UTF-16, UTF-32 or not text at all; save it as UTF-8"),
         (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
@@ -397,16 +394,13 @@ TAGS = "tags (!name) are not supported"
         (b"live: {source:a:geheim@h}", ":1: there is no key 'live.***@h'; live has source, sour"),
         ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\xa0pool'; did you mean"),
         (b'lrp: {target: "\\0"}', ":1: lrp.target: expected a text without the character U+0000"),
-    ],
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
-    """Whatever the bytes, the answer is a ConfigError in plain words, at once."""
-    file = tmp_path / "bad.yaml"
-    file.write_bytes(text)
-    begun = time.process_time()
-    line = refusal_of(file)[0]
-    assert line.removeprefix(str(file)).startswith(words)
-    assert time.process_time() - begun < 2
+    ):
+        file = tmp_path / "bad.yaml"
+        file.write_bytes(text)
+        begun = time.process_time()
+        line = refusal_of(file)[0]
+        assert line.removeprefix(str(file)).startswith(words)
+        assert time.process_time() - begun < 2
 
 
 TABLES = [
@@ -567,9 +561,8 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
     print(f"\n{kind}: {sum(told.values())} tried: {dict(told)}")
 
 
-@pytest.mark.parametrize(
-    ("text", "valid"),
-    [
+def test_an_editor_sees_what_load_refuses(tmp_path):
+    for text, valid in (
         ("lrp: {method: grad_cam, layers: {a: 'alpha_beta(1, 0)'}}\nmodel:\n", True),
         ("model: {size: 224}\nlive: {camera_size: 1280x720, source: 0, sources: [a, 1]}", True),
         ("video: {batch: 8}\nkiosk: {hours: {tue-fri: '09:00-12:00, 13:00-17:30'}}", True),
@@ -579,14 +572,12 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
         ("lrp: {target: top0}", False),
         ("live: {also_models: [vgg16, {name: vgg19, preprocess: torch}]}", True),
         ("live: {also_models: [{labels: b}]}", False), ("- a", False),
-    ],
-)  # fmt: skip
-def test_an_editor_sees_what_load_refuses(tmp_path, text, valid):
-    file = tmp_path / "my.yaml"
-    file.write_text(text)
-    assert SCHEMA.is_valid(config.read_file(file).values) is valid
-    try:
-        config.load(file, check=wrong_settings)
-        assert valid
-    except ConfigError:
-        assert not valid
+    ):  # fmt: skip
+        file = tmp_path / "my.yaml"
+        file.write_text(text)
+        assert SCHEMA.is_valid(config.read_file(file).values) is valid
+        try:
+            config.load(file, check=wrong_settings)
+            assert valid
+        except ConfigError:
+            assert not valid

@@ -314,6 +314,7 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, tmp_path)
     assert first == second != third
 
 
+@pytest.mark.release
 def test_a_detector_is_measured_box_by_box(run, tmp_path):
     """On scenes of drawings: relevance lies in the box, and its patches make the score."""
     file = tmp_path / "r.json"

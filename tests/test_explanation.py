@@ -185,26 +185,23 @@ def test_a_map_has_vanished_where_neither_pixels_nor_biases_received_a_hundredth
     assert account.vanished.tolist() == [False, False, True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("started", "reached", "biases", "state", "said"),
-    [
+def test_each_state_of_a_map_has_one_sentence():
+    """However much biases took, a map is drawn at full strength if its score is not about 0."""
+    for started, reached, biases, state, said in (
         (0.8, 0.5, 0.3, State.FULL, ""),
         (0.8, 4e-6, 0.799996, State.FULL, "biases took 99.9995 % of the score"),
         (0.8, 0.0008, 0.0, State.VANISHED, "99.9 % of the relevance was lost"),
         (5e-5, 5e-5, 0.0, State.FAINT, "about 0"),
         (0.8, 900.0, 0.0, State.FLOODED, "explains nothing"),
         (0.8, 0.0, 0.8, State.ZERO, "zero everywhere"),
-    ],
-)
-def test_each_state_of_a_map_has_one_sentence(started, reached, biases, state, said):
-    """However much biases took, a map is drawn at full strength if its score is not about 0."""
-    strength = np.zeros((2, 2), np.int8)
-    figures = (1.0, reached, abs(reached), lambda: strength)
-    of_lrp = ResultMap(strength, *figures, MapKind("zplus", tolerance=0.01), False, started,
-                       started, biases)  # fmt: skip
-    assert of_lrp.state is state
-    assert of_lrp.fade == (0.5 if state is State.FAINT else 1)
-    assert said in map_note(of_lrp) and bool(map_note(of_lrp)) == bool(said)
+    ):
+        strength = np.zeros((2, 2), np.int8)
+        figures = (1.0, reached, abs(reached), strength.copy)
+        of_lrp = ResultMap(strength, *figures, MapKind("zplus", tolerance=0.01), False, started,
+                           started, biases)  # fmt: skip
+        assert of_lrp.state is state
+        assert of_lrp.fade == (0.5 if state is State.FAINT else 1)
+        assert said in map_note(of_lrp) and bool(map_note(of_lrp)) == bool(said)
 
 
 def small(name="small"):

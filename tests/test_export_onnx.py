@@ -486,18 +486,15 @@ def test_a_fixed_target_is_inside_the_file(tiny):
     np.testing.assert_allclose(relevance, expected, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(
-    ("settings", "word"),
-    [
+def test_what_no_file_can_compute_is_refused_by_name(tiny):
+    for settings, word in (
         ({"lrp": {"method": "smoothgrad"}}, "smoothgrad"),
         ({"lrp": {"method": "integrated_gradients"}}, "integrated_gradients"),
         ({"model": {"name": "shapes_detector"}}, "boxes"),
-    ],
-)
-def test_what_no_file_can_compute_is_refused_by_name(tiny, settings, word):
-    config = Config().changed(model={"name": str(tiny), "preprocess": "tf"}).changed(**settings)
-    with pytest.raises(UsageError, match=word):
-        exported(Engine(config), fixed=False)
+    ):
+        config = Config().changed(model={"name": str(tiny), "preprocess": "tf"}).changed(**settings)
+        with pytest.raises(UsageError, match=word):
+            exported(Engine(config), fixed=False)
 
 
 BLOCKED = """
@@ -590,17 +587,14 @@ def test_strength_of_arrays_is_that_of_compiled_functions(stride):
     assert not strength_of(0 * relevance, stride)[0].any()
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
+def test_what_needs_the_network_says_so(file):
+    for changes, word in (
         ({"lrp": {"composite": "zplus"}}, "zplus"),
         ({"lrp": {"method": "gradient"}}, "gradient"),
         ({"overlay": {"map": "rgb"}}, "colours"),
-    ],
-)
-def test_what_needs_the_network_says_so(file, changes, word):
-    with pytest.raises(UsageError, match=f"{word}.* needs the network itself"):
-        ExportedEngine(config_of(file, **changes))
+    ):
+        with pytest.raises(UsageError, match=f"{word}.* needs the network itself"):
+            ExportedEngine(config_of(file, **changes))
 
 
 def test_other_commands_ask_for_the_network(file, tmp_path):
@@ -628,20 +622,17 @@ def test_the_documented_program_computes_the_same(file, engine, tmp_path, monkey
     assert np.corrcoef(*maps)[0, 1] > 0.99
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
+def test_metadata_that_are_not_true_of_the_file_are_refused(file, tmp_path):
+    for name, text in (
         ("size", "[64, 64]"), ("classes", "7"), ("labels", '["a"]'), ("fit", "other"),
         ("target", "3"), ("map", "{}"),
-    ],
-)  # fmt: skip
-def test_metadata_that_are_not_true_of_the_file_are_refused(file, tmp_path, name, text):
-    model = onnx.load(file)
-    (entry,) = (one for one in model.metadata_props if one.key == name)
-    entry.value = text
-    onnx.save(model, tmp_path / "a.onnx")
-    with pytest.raises(DamagedInputError, match="metadata"):
-        ExportedEngine(config_of(tmp_path / "a.onnx"))
+    ):  # fmt: skip
+        model = onnx.load(file)
+        (entry,) = (one for one in model.metadata_props if one.key == name)
+        entry.value = text
+        onnx.save(model, tmp_path / "a.onnx")
+        with pytest.raises(DamagedInputError, match="metadata"):
+            ExportedEngine(config_of(tmp_path / "a.onnx"))
 
 
 def test_a_missing_library_is_named_before_anything_is_made(monkeypatch):

@@ -745,16 +745,13 @@ def test_the_watchdog_is_fed_twice_within_its_timeout(manager, reports, timeout_
     assert times == pytest.approx(np.arange(0, 30.1, period_s))
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
+def test_without_a_manager_nothing_happens(reports):
+    for environ in (
         {}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/no/such/socket", "WATCHDOG_USEC": "1000"},
         {"NOTIFY_SOCKET": "/" + 200 * "long", "WATCHDOG_USEC": "often"},
         {"NOTIFY_SOCKET": "vsock:2:1234", "WATCHDOG_USEC": ""},
-    ],
-)  # fmt: skip
-def test_without_a_manager_nothing_happens(environ, reports):
-    reports(environ).drawn(reported("attract"), 1.0)
+    ):  # fmt: skip
+        reports(environ).drawn(reported("attract"), 1.0)
 
 
 FILE = Path("/srv/my exhibit/kiosk.yaml")

@@ -728,6 +728,7 @@ def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
     playing.kiosk.end()
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("compiled")
 def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
     """With real maps: two drawn symbols are learnt as A and B."""

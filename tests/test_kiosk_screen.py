@@ -357,9 +357,8 @@ def test_a_folder_overrides_only_its_languages(tmp_path):
     assert [one["name"] for one in captions] == ["Plain English", "Wienerisch", "Deutsch"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+def test_a_mistake_is_reported_with_its_line_and_key(tmp_path):
+    for old, new, message in (
         ("nothing: Nothing", "nothing: # Nothing", "nothing: expected a text, in quotes where"),
         ("- Come closer", "- Come: closer", "attract: expected a text, in quotes where"),
         ("wave: Wave!", "wave: Wave {name}", "wave: expected no braces other than {seconds};"),
@@ -367,13 +366,11 @@ def test_a_folder_overrides_only_its_languages(tmp_path):
          "privacy.button: the font cannot draw \u0e01 (U+0E01), \U0001f600 (U+1F600); expected"),
         ("heart: heart", "heart: \u05dc\u05d1", "labels.heart: text is drawn left to right"),
         ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_reported_with_its_line_and_key(tmp_path, old, new, message):
-    written(tmp_path, old, new)
-    line = line_of("heart: heart" if "twice" in message else old)
-    (told,) = told_of(tmp_path)
-    assert told.startswith(f"en.yaml:{line}: {message}")
+    ):  # fmt: skip
+        written(tmp_path, old, new)
+        line = line_of("heart: heart" if "twice" in message else old)
+        (told,) = told_of(tmp_path)
+        assert told.startswith(f"en.yaml:{line}: {message}")
 
 
 def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_language():

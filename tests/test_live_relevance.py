@@ -435,12 +435,15 @@ def test_a_further_network_has_its_own_model_and_no_target_of_its_own():
     assert networks.config_of(contrast, chosen.model).lrp.target == "0 - rest"
 
 
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [("all", "all"), ("top1", "top1"), ("cup", "1"), ("2", "1"), ("cup - rest", "1 - rest")],
-)
-def test_targets_name_the_same_class_in_each_network(target, expected):
-    assert networks.target_for(target, engine_of(HEART), engine_of(MUG)) == expected
+def test_targets_name_the_same_class_in_each_network():
+    for target, expected in (
+        ("all", "all"),
+        ("top1", "top1"),
+        ("cup", "1"),
+        ("2", "1"),
+        ("cup - rest", "1 - rest"),
+    ):
+        assert networks.target_for(target, engine_of(HEART), engine_of(MUG)) == expected
 
 
 class Both(Viewer):

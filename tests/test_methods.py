@@ -273,9 +273,8 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
     assert largest_difference(maps[name], explainer(x).relevance) < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_wrong_words_are_answered(vgg):
+    for arguments, words in (
         ({"method": "zplus"}, "composite='zplus'"),
         ({"method": "integrads"}, "'integrated_gradients'"),
         ({"composite": "epsilon_gamma_box"}, "low="),
@@ -295,11 +294,9 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
         ({"size": (8, 8)}, "16 x 16"), ({"size": 16}, "(rows, columns)"),
         ({"target": True}, "name or index"),
         ({"labels": list("abcde"), "target": "a - b - c"}, "'b - c'"),
-    ],
-)  # fmt: skip
-def test_wrong_words_are_answered(arguments, words, vgg):
-    with pytest.raises(UsageError, match=re.escape(words)):
-        Explainer(vgg, **arguments)
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=re.escape(words)):
+            Explainer(vgg, **arguments)
 
 
 def test_a_network_without_relu_has_nothing_to_guide():

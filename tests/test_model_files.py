@@ -483,19 +483,16 @@ def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
 
 
 @IN_CHILD
-@pytest.mark.parametrize(
-    ("function", "words", "cpu_s", "expected"),
-    [
+def test_what_hangs_crashes_or_fails_does_so_in_a_child():
+    for function, words, cpu_s, expected in (
         (time.sleep, [600], 0.01, "makes the decoder hang: nothing in 0.12 s"),
         (math.factorial, [10**7], 1, r"makes the decoder (crash \(SIGXCPU\)|hang)"),
         (os.abort, [], 9, r"makes the decoder crash \(SIGABRT\)"),
         (os._exit, [3], 9, r"makes the decoder end early \(exit code 3\)"),
         (json.loads, ["no JSON"], 9, "makes the decoder fail"),
-    ],
-)
-def test_what_hangs_crashes_or_fails_does_so_in_a_child(function, words, cpu_s, expected):
-    with pytest.raises(DamagedInputError, match=f"'bad.h5' {expected}"):
-        call_in_child("bad.h5", function, *words, cpu_s=cpu_s)
+    ):
+        with pytest.raises(DamagedInputError, match=f"'bad.h5' {expected}"):
+            call_in_child("bad.h5", function, *words, cpu_s=cpu_s)
 
 
 @IN_CHILD

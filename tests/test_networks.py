@@ -42,9 +42,8 @@ def test_labels_may_be_a_list():
         load_network("shapes", labels=list(range(10)))
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
+def test_preprocessing_by_hand():
+    for mode, expected in (
         ("caffe", [0 - 103.939, 128 - 116.779, 255 - 123.68]), ("tf", [1, 128 / 127.5 - 1, -1]),
         ("torch", [(1 - 0.485) / 0.229, (128 / 255 - 0.456) / 0.224, (0 - 0.406) / 0.225]),
         ("rescale", [1, 128 / 255, 0]), ("none", [255, 128, 0]),
@@ -52,13 +51,11 @@ def test_labels_may_be_a_list():
         ("0..255 bgr mean=1,2,3", [-1, 126, 252]), ("-1..1 invert", [-1, 127 / 127.5 - 1, 1]),
         ("rescale bgr  invert std=1,2,4", [1, 127 / 255 / 2, 0]),
         ("0..255 mean=128 std=128", [127 / 128, 0, -1]),
-    ],
-)  # fmt: skip
-def test_preprocessing_by_hand(mode, expected):
-    picture = np.full((1, 2, 2, 3), (255, 128, 0), np.uint8)
-    values = prepared(picture, parse(mode))
-    assert values.dtype == np.float32
-    np.testing.assert_allclose(values[0, 1, 1], expected, atol=1e-4)
+    ):  # fmt: skip
+        picture = np.full((1, 2, 2, 3), (255, 128, 0), np.uint8)
+        values = prepared(picture, parse(mode))
+        assert values.dtype == np.float32
+        np.testing.assert_allclose(values[0, 1, 1], expected, atol=1e-4)
 
 
 def test_a_wrong_preprocessing_says_what_is_expected():

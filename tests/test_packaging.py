@@ -212,20 +212,17 @@ def loaded_after(statement):
 HEAVY = {"tensorflow", "keras", "cv2", "av", "rich"}
 
 
-@pytest.mark.parametrize(
-    ("statement", "absent"),
-    [
+def test_heavy_libraries_are_imported_late():
+    """`--help` answers at once, a name brings only its own; the window opens before TensorFlow."""
+    for statement, absent in (
         ("import realtime_lrp", HEAVY),
         ("import realtime_lrp.config", HEAVY),
         ("import realtime_lrp.cli", HEAVY),
         ("from realtime_lrp import COLORMAPS, Error, Source, open_source", {"tensorflow"}),
         ("import realtime_lrp.commands.live.run, realtime_lrp.commands.kiosk.start",
          {"tensorflow", "keras", "matplotlib"}),
-    ],
-)  # fmt: skip
-def test_heavy_libraries_are_imported_late(statement, absent):
-    """`--help` answers at once, a name brings only its own; the window opens before TensorFlow."""
-    assert not loaded_after(statement) & absent
+    ):  # fmt: skip
+        assert not loaded_after(statement) & absent
 
 
 @pytest.mark.release

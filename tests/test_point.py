@@ -362,22 +362,19 @@ def test_a_followed_thing_moves_smoothly_and_is_held():
     assert beyond[2:] == (640, 480)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_what_cannot_be_looked_at_is_refused(run, words, tmp_path, squares):
+    for given, said in (
         (["--region", "0.5,0,0.2,1"], "expected X0,Y0,X1,Y1"),
         (["--follow", "nothing.onnx"], "There is no model file 'nothing.onnx'"),
         (["--follow", "{tiny}"], "it finds no boxes"),
         (["--follow", "{squares}:hat"], "hat"),
         (["--follow", "{squares}", "--region", "0,0,1,.5"], "exclude each other"),
-    ],
-)
-def test_what_cannot_be_looked_at_is_refused(run, words, tmp_path, squares, given, said):
-    source = write_picture(tmp_path / "a.png", with_square(9, 9))
-    given = [word.format(squares=squares, tiny=words[1]) for word in given]
-    code, _, err = run("image", source, "-o", tmp_path / "b.png", *words, *given)
-    assert code in (2, 66) and said in err, err
-    assert not (tmp_path / "b.png").exists()
+    ):
+        source = write_picture(tmp_path / "a.png", with_square(9, 9))
+        given = [word.format(squares=squares, tiny=words[1]) for word in given]
+        code, _, err = run("image", source, "-o", tmp_path / "b.png", *words, *given)
+        assert code in (2, 66) and said in err, err
+        assert not (tmp_path / "b.png").exists()
 
 
 @pytest.mark.release

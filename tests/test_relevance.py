@@ -379,25 +379,27 @@ def nearly_zero():
     return model
 
 
-@pytest.mark.parametrize(
-    ("target", "weights"),
-    [("all", None), ("top1", (1, 0, 0)), (2, (0, 0, 1)), ("0 - 2", (1, 0, -1))],
-)
-def test_relevance_starts_at_the_probability_or_at_the_logit(target, weights, nearly_zero):
+def test_relevance_starts_at_the_probability_or_at_the_logit(nearly_zero):
     """By hand, with `epsilon`. Of all classes a logit near 0 covers the map; from logits not."""
-    z = X @ KERNEL
-    p = np.exp(z) / np.exp(z).sum()
-    t = p if weights is None else np.array(weights)
-    starts = {"probability": np.array(weights or 1) * p * np.sign(z), "logit": t * z}
-    for start, begin in starts.items():
-        explainer = Explainer(nearly_zero, composite="epsilon", target=target, start=start)
-        found = explainer(X.reshape(1, 1, 2, 1))
-        by_hand = (X[:, None] * KERNEL) @ (begin / (z + 1e-6 * np.sign(z)))
-        np.testing.assert_allclose(found.relevance.ravel(), by_hand, rtol=2e-3)
-        np.testing.assert_allclose(found.accounts["epsilon"].started, begin.sum(), rtol=1e-3)
-        drowned = target == "all" and start == "probability"
-        assert (np.abs(by_hand).sum() > 1000) == drowned
-        assert ("--target top1" in explainer.flood_advice("dense")) is drowned
+    for target, weights in (
+        ("all", None),
+        ("top1", (1, 0, 0)),
+        (2, (0, 0, 1)),
+        ("0 - 2", (1, 0, -1)),
+    ):
+        z = X @ KERNEL
+        p = np.exp(z) / np.exp(z).sum()
+        t = p if weights is None else np.array(weights)
+        starts = {"probability": np.array(weights or 1) * p * np.sign(z), "logit": t * z}
+        for start, begin in starts.items():
+            explainer = Explainer(nearly_zero, composite="epsilon", target=target, start=start)
+            found = explainer(X.reshape(1, 1, 2, 1))
+            by_hand = (X[:, None] * KERNEL) @ (begin / (z + 1e-6 * np.sign(z)))
+            np.testing.assert_allclose(found.relevance.ravel(), by_hand, rtol=2e-3)
+            np.testing.assert_allclose(found.accounts["epsilon"].started, begin.sum(), rtol=1e-3)
+            drowned = target == "all" and start == "probability"
+            assert (np.abs(by_hand).sum() > 1000) == drowned
+            assert ("--target top1" in explainer.flood_advice("dense")) is drowned
 
 
 SHAPE = (6, 5, 3)

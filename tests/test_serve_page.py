@@ -619,6 +619,7 @@ def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
     pressed(page, "freeze").to_have_count(0)
 
 
+@pytest.mark.release
 def test_a_film_is_recorded_in_the_browser(page):
     page.keyboard.press("r")
     pressed(page, "record").to_have_count(1)

@@ -188,21 +188,20 @@ STARTS = [
 ]  # command lines, where they are stopped, and whether they are viewers
 
 
-@pytest.mark.parametrize(
-    ("words", "where", "viewer", "number"),
-    [
+def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0():
+    """Whatever prints or writes a file has the code of the signal, and so has SIGHUP always."""
+    for words, where, viewer, number in (
         *((*start, signal.SIGTERM) for start in STARTS),
         (*STARTS[0], signal.SIGINT),
         (*STARTS[0], signal.SIGHUP),
-    ],
-)
-def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0(words, where, viewer, number):
-    """Whatever prints or writes a file has the code of the signal, and so has SIGHUP always."""
-    code = STARTING.format(number=int(number), where=where, words=words)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    normal = viewer and number != signal.SIGHUP
-    assert done.returncode == (0 if normal else CODES[number]), done.stderr
-    assert done.stdout == "" and "Traceback" not in done.stderr
+    ):
+        code = STARTING.format(number=int(number), where=where, words=words)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=240
+        )
+        normal = viewer and number != signal.SIGHUP
+        assert done.returncode == (0 if normal else CODES[number]), done.stderr
+        assert done.stdout == "" and "Traceback" not in done.stderr
 
 
 PROGRAM = """
@@ -227,20 +226,17 @@ program.end_process(lambda: program.run(command))
 """
 
 
-@pytest.mark.parametrize(
-    ("ending", "code"),
-    [
+def test_a_folder_that_a_thread_holds_is_gone_at_the_end(tmp_path, monkeypatch):
+    for ending, code in (
         ("return 0", 0),
         ("raise ValueError('a bug')", 70),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)", 143),
-    ],
-)
-def test_a_folder_that_a_thread_holds_is_gone_at_the_end(ending, code, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    script = PROGRAM.format(ending=ending)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240)
-    assert done.returncode == code, done.stderr
-    assert list(tmp_path.iterdir()) == []
+    ):
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        script = PROGRAM.format(ending=ending)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240)
+        assert done.returncode == code, done.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 CAPTURED = """
@@ -274,17 +270,17 @@ program.end_process(lambda: program.run(main))
 """
 
 
-@pytest.mark.parametrize(
-    ("ends", "code", "then"),
-    [(True, 2, "There is no such source."), (False, 0, "it is back")],
-)
-def test_only_what_libraries_print_is_captured(ends, code, then, tmp_path):
+def test_only_what_libraries_print_is_captured(tmp_path):
     """The log gets through; an error too, without waiting for a thread that imports TensorFlow."""
-    command = [sys.executable, "-c", CAPTURED.format(ends=ends)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    told = ["realtime-lrp: the camera is gone", f"realtime-lrp: {then}"]
-    assert (done.returncode, done.stderr.splitlines()) == (code, told)
-    assert ends or (tmp_path / "printed").read_text() == "a line of a library"
+    for ends, code, then in (
+        (True, 2, "There is no such source."),
+        (False, 0, "it is back"),
+    ):
+        command = [sys.executable, "-c", CAPTURED.format(ends=ends)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        told = ["realtime-lrp: the camera is gone", f"realtime-lrp: {then}"]
+        assert (done.returncode, done.stderr.splitlines()) == (code, told)
+        assert ends or (tmp_path / "printed").read_text() == "a line of a library"
 
 
 def test_an_error_leaves_nothing_new(tmp_path, monkeypatch):

@@ -128,6 +128,7 @@ def test_names_of_the_network_that_nobody_needs_are_not_asked_for(teach, two, mo
     assert load_network(str(file)).labels == sorted(TAUGHT)
 
 
+@pytest.mark.release
 def test_the_same_seed_writes_the_same_file(teach, two):
     """Byte for byte; another seed changes the copies. An unreadable picture is named."""
     (two / "star" / "05.png").write_bytes(b"no picture")

@@ -236,15 +236,15 @@ def green_column(viewer):
     return columns.mean() if columns.size else np.nan
 
 
-@pytest.mark.parametrize(
-    ("score", "total", "strongest"),
-    [(0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, 1), (1, 5e-9, 1), (0, 0, 0)],
-)  # fmt: skip
-def test_a_map_is_faint_where_there_is_nothing_to_explain(score, total, strongest):
+def test_a_map_is_faint_where_there_is_nothing_to_explain():
     """At a tenth of the least score; however little of a score reaches the pixels, it glows."""
-    faint = made_of(score=(score, score), total=total)
-    alpha = MapPainter()(faint, LOOK).overlays[0].alpha
-    assert alpha.max() == pytest.approx(LOOK.opacity * strongest, rel=1e-3)
+    for score, total, strongest in (
+        (0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, 1), (1, 5e-9, 1),
+        (0, 0, 0),
+    ):  # fmt: skip
+        faint = made_of(score=(score, score), total=total)
+        alpha = MapPainter()(faint, LOOK).overlays[0].alpha
+        assert alpha.max() == pytest.approx(LOOK.opacity * strongest, rel=1e-3)
 
 
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
@@ -279,16 +279,15 @@ def setting_of(**more):
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 
-@pytest.mark.parametrize(
-    ("total", "tolerance", "kept"),
-    [(0.7, 0.01, True), (0.694, 0.01, True), (0.68, 0.01, False),
-     (0.68, 0.05, True), (0.5, 0.05, False), (-0.7, 0.01, False)],
-)  # fmt: skip
-def test_relevance_that_is_lost_is_marked(total, tolerance, kept):
+def test_relevance_that_is_lost_is_marked():
     """By hand: 1 %, or 5 %, of what began at the output may be missing."""
-    rows = setting_of(total=total, tolerance=tolerance)
-    assert rows["relevance"].value == f"{total:.3g} of 0.7 ({100 * total / 0.7:.0f} %)"
-    assert rows["relevance"].warn is not kept
+    for total, tolerance, kept in (
+        (0.7, 0.01, True), (0.694, 0.01, True), (0.68, 0.01, False),
+     (0.68, 0.05, True), (0.5, 0.05, False), (-0.7, 0.01, False),
+    ):  # fmt: skip
+        rows = setting_of(total=total, tolerance=tolerance)
+        assert rows["relevance"].value == f"{total:.3g} of 0.7 ({100 * total / 0.7:.0f} %)"
+        assert rows["relevance"].warn is not kept
 
 
 def test_what_biases_took_is_no_loss_and_a_loss_is_named():

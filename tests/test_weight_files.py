@@ -528,9 +528,8 @@ def test_what_is_not_on_the_list_is_never_built_from_these_files_either(
     assert len(str(refusal.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("described", "weights", "why"),
-    [
+def test_hdf5_files_that_are_refused_say_why(tmp_path):
+    for described, weights, why in (
         (None, TOP, "weights alone"),
         (SMALL, {}, "26 values, the file 0"),
         (SMALL, {"top": {"k": values(2, 12), "b": values(2)}}, "shape"),
@@ -544,13 +543,11 @@ def test_what_is_not_on_the_list_is_never_built_from_these_files_either(
         (sequential(layer("Activation", "a", activation="hard_sigmoid")), TOP, "otherwise; load"),
         ([], TOP, "not a Keras model"),
         (sequential(layer("Dense", "top", units=2)), TOP, "the shape of its pictures"),
-    ],
-)
-def test_hdf5_files_that_are_refused_say_why(tmp_path, described, weights, why):
-    path = hdf5(tmp_path / "bad.h5", described, weights)
-    with pytest.raises(DamagedInputError, match=why) as refusal:
-        load_model(path)
-    assert len(str(refusal.value).splitlines()) <= 2
+    ):
+        path = hdf5(tmp_path / "bad.h5", described, weights)
+        with pytest.raises(DamagedInputError, match=why) as refusal:
+            load_model(path)
+        assert len(str(refusal.value).splitlines()) <= 2
 
 
 def test_an_hdf5_file_that_links_to_another_is_not_opened(tmp_path, temporary_folder):

@@ -549,7 +549,7 @@ def test_a_missing_value_is_counted_out(measurement):
     pairs = metrics.intervals(np.repeat([[0.0], [1.0], [2.0]], 2, axis=0), [*"aabbcc"])
     alone = metrics.intervals(np.array([[0.0], [1.0], [2.0]]))
     np.testing.assert_allclose(pairs, alone, err_msg="copies of a photo are drawn together")
-    assert re.search(r"^n +pictures with a value, where not all: other: 7 to 8$", text, re.M)
+    assert re.search(r"^n +pictures with a value, if fewer than all: other: 7 to 8$", text, re.M)
 
 
 def test_the_latex_table(measurement):

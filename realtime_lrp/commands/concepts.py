@@ -138,11 +138,11 @@ class ConceptOptions:
                 )
             if not (names or self.sheet):
                 raise UsageError(
-                    "There is nothing to do. Make a gallery with -o FILE.concepts; of one that "
-                    "exists, --names FILE writes names to fill in and --sheet FILE a picture."
+                    "There is nothing to do. Make a gallery with -o FILE.concepts. From a gallery "
+                    "--names FILE makes a file of names to fill in, --sheet FILE a picture."
                 )
         if reads and self.count:
-            raise UsageError("--count is for drawn pictures. Leave it out, or the pictures.")
+            raise UsageError("--count is for drawn pictures. Leave out --count or the inputs.")
 
 
 def run(config: Config, options: ConceptOptions) -> Iterator[str]:
@@ -173,9 +173,8 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
             weights = config.model.weights
             if other := other_network(gallery, weights, name, network_files(config)):
                 raise UsageError(
-                    f"The gallery {config.concepts.gallery!r} was made with {other}. Expected one "
-                    f"of the network that is named, {config.model.name!r}. Leave the network out "
-                    "to go by the gallery alone.",
+                    f"The gallery {config.concepts.gallery!r} was made with {other}. Expected a "
+                    f"gallery of {config.model.name!r}. Leave --model out to use this gallery.",
                     "gallery",
                 )
         if others := sorted(layer for layer in names.names if layer not in gallery.layers):

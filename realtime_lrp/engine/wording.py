@@ -213,8 +213,8 @@ class Losses:
             )
         elif self._engine.explainer.gives_biases_nothing and missing > 0:
             advice = (
-                "Where only its bias drives a neuron, this composite loses the neuron's relevance; "
-                "--composite epsilon_plus_flat accounts for it"
+                "This composite loses the relevance of neurons that only their bias drives; "
+                "--composite epsilon_plus_flat gives it to the biases"
             )
         if group.vanished:
             what = f"less than 1% of the relevance that started is left in {maps}"

@@ -63,8 +63,8 @@ def check(engine: Engine) -> None:
         )
     if engine.explainer.segments:
         raise UsageError(
-            f"The network {engine.network.name!r} gives classes for every place, and what is "
-            "explained is a region. Expected a network that names the whole picture.",
+            f"The network {engine.network.name!r} gives classes for every place. Expected a "
+            "network that names the whole picture.",
             "model",
         )
     if engine.detects:

@@ -140,7 +140,7 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
     title = f"{report['network']}, {pictures_in_words(report)}; the object: {report['object']}"
     explanations = [f"{m.heading:7} {m.label}: {m.meaning}" for m in shown.values()]
     if fewer := fewer_pictures(report):
-        explanations.append(f"n       pictures with a value, where not all: {'; '.join(fewer)}")
+        explanations.append(f"n       pictures with a value, if fewer than all: {'; '.join(fewer)}")
     photos = report["distinct_photos"]
     _, of = report["counted"]
     if photos >= metrics.LEAST_PHOTOS:

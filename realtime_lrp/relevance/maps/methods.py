@@ -107,8 +107,8 @@ def _last_maps(graph: Graph, options: Options) -> int:
 def _without_boxes(graph: Graph, options: Options) -> None:
     if graph.ends:
         raise UsageError(
-            "Methods that average over changed pictures do not explain boxes: there the boxes "
-            "change too. Expected LRP, gradient, guided_backprop or the like.",
+            "Methods that average over changed pictures cannot explain boxes, which would change "
+            "too. Expected another method, such as lrp, gradient or guided_backprop.",
             "method",
         )
 

@@ -25,7 +25,7 @@ from realtime_lrp.engine.wording import best_answer
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.relevance.maps.regions import BESIDE, connected
+from realtime_lrp.relevance.maps.starts import BESIDE, connected
 
 PICTURE = picture()
 RED, BLUE, NOTHING = (0.2, 0.5), (0.7, 0.5), (0.98, 0.02)

@@ -22,7 +22,7 @@ from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.targets import VERSUS
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.reading.building import build_graph, note_compared
+from realtime_lrp.relevance.reading.building import CHECKED, build_graph
 from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import region_of
@@ -69,7 +69,7 @@ def load_configured(config: Config, named: bool = True) -> Network:
         size=wanted.size, output=wanted.output,
     )  # fmt: skip
     if (what := _named_by_keras(config)) and COMPARED.get(what):
-        note_compared(network.model)
+        CHECKED.add(network.model)
     return network
 
 

@@ -26,7 +26,7 @@ from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_functi
 from realtime_lrp.relevance.maps.detections import Detections, DrawnBoxes
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
-from realtime_lrp.relevance.maps.regions import background_of, region_weights, scores_anywhere
+from realtime_lrp.relevance.maps.starts import background_of, region_weights, scores_anywhere
 from realtime_lrp.relevance.maps.targets import OneTarget, TargetResolver, Targets, TargetTensors
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
@@ -193,8 +193,8 @@ class Explainer(ConceptViews):
         self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
         lowering.apply(graph)
         self._as_built = graph.unfolded(folded)
-        for plan in plans:
-            plan.prepare()
+        for plan in plans:  # refused, and modified weights made, now and not at the first picture
+            plan.needed, plan.values, plan.back  # noqa: B018
         self.rules_by_layer = {
             graph.nodes[number - 1].layer: str(rule) for number, rule in plans[0].rules.items()
         }
@@ -327,10 +327,7 @@ class Explainer(ConceptViews):
         return not self._plans[0].absorbing
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
-        """Advice where relevance of the map grows without limit, most of it in a layer.
-
-        `target` is the map's target; None: the explainer's own.
-        """
+        """Advice where relevance of the map grows without limit, most of it in a layer."""
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
         divided = any(layer in plan.divided_by_logits for plan in self._plans)
         return flood_advice(self._arguments["absorb_bias"], divided and asked.several)
@@ -413,10 +410,7 @@ class Explainer(ConceptViews):
     def of_one_picture(
         self, before: Callable[[tf.Tensor], tf.Tensor], fixed: bool
     ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """The function that a file for other programs computes, see `export.of_one_picture`.
-
-        `before`: picture, uint8 [1, H, W, 3], -> x. A `fixed` target is the explainer's own one.
-        """
+        """The function that a file for other programs computes, see `export.of_one_picture`."""
         return export.of_one_picture(self._plans[0], before, self._default if fixed else None)
 
     @property

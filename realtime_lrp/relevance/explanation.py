@@ -1,7 +1,4 @@
-"""The result of an explainer: scores and maps of a batch of pictures, and how they are shown.
-
-Drawing and HTML are the work of `realtime_lrp.notebook`; this file prepares plain arrays and text.
-"""
+"""The result of an explainer: scores and maps of a batch of pictures, and how they are shown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +12,7 @@ from realtime_lrp.notebook import figure
 from realtime_lrp.relevance.maps.account import Account
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
-from realtime_lrp.relevance.maps.regions import pixels_of
+from realtime_lrp.relevance.maps.starts import pixels_of
 from realtime_lrp.relevance.maps.strength import smoothed
 from realtime_lrp.relevance.maps.targets import Target, class_label, target_words, tidied
 from realtime_lrp.relevance.network.checks import ColourTransform

@@ -23,7 +23,6 @@ from realtime_lrp.config.schema import Lrp, as_setting
 from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.starts import of_weights
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
@@ -125,7 +124,7 @@ def _weighed(weights: tf.Tensor) -> TargetTensors:
     """The target of weights [classes]; of zeros the most probable class."""
     given = tf.reduce_any(weights != 0)
     top = tf.where(given, weights.shape[0], 1)
-    return of_weights(tf.where(given, weights, 1.0)[None], top[None, None])
+    return TargetTensors(tf.where(given, weights, 1.0)[None], top[None, None])
 
 
 def output_names(also: Sequence[str]) -> list[str]:
@@ -152,7 +151,7 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, target: TargetTensors) -> TargetTe
     ]
     with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
-    return of_weights(weights, tf.constant([[classes]]))._replace(region=target.region)
+    return TargetTensors(weights, tf.constant([[classes]]))._replace(region=target.region)
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:

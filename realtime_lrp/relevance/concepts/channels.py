@@ -17,7 +17,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.detections import DrawnBoxes, row_near
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
-from realtime_lrp.relevance.maps.regions import located, scores_at
+from realtime_lrp.relevance.maps.starts import located, scores_at
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Product

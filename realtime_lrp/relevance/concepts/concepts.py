@@ -69,14 +69,11 @@ class Peaks:
     brought relevance together, much of it in the class token, so that no position stands for it.
     """
 
-    # float32 [B, channels], the relevance of each channel, summed over all positions, and over
-    # tokens that stand for no patch
-    shares: np.ndarray
-    # int32 [B, channels], where the relevance of a channel is largest; -1 in a layer of tokens
-    positions: np.ndarray
-    # float32 [B, channels], the largest activation of each channel at a position
-    activations: np.ndarray
-    active_positions: np.ndarray  # int32 [B, channels], where that is
+    # each [B, channels]
+    shares: np.ndarray  # float32, the relevance, summed over all positions, and other tokens
+    positions: np.ndarray  # int32, where the relevance is largest; -1 in a layer of tokens
+    activations: np.ndarray  # float32, the largest activation at a position
+    active_positions: np.ndarray  # int32, where that is
 
 
 class ConceptViews(LayerViews):
@@ -158,10 +155,7 @@ class ConceptViews(LayerViews):
         pictures, tensors = self._pairs(self.check_batch(x), target)
         most = self.pictures_at_once()
         named = self._layer(layer)
-        if channels is None:
-            chosen = np.full([1, checked_top(top, named)], -1, np.int32)
-        else:
-            chosen = checked_channels(channels, named)[None]
+        chosen = _chosen(top, channels, named)
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
         at_once = max(1, PER_PICTURE * most // (PER_PICTURE + count))
         function = self._compiled(("concepts", layer, count), partial(named.concepts, count))
@@ -221,9 +215,9 @@ class ConceptViews(LayerViews):
         numbers = np.asarray(channels, np.int32)
         places = np.asarray(positions, np.int32)
         maps = np.empty((len(numbers), *self.input_shape), np.float32)
-        for part in in_parts(np.flatnonzero(places < 0)):
+        for part in _in_parts(np.flatnonzero(places < 0)):
             maps[part] = self.concepts(batch, layer, channels=numbers[part].tolist()).maps[0]
-        for part in in_parts(np.flatnonzero(places >= 0)):
+        for part in _in_parts(np.flatnonzero(places >= 0)):
             count = len(part)
             function = self._compiled(("neurons", layer, count), partial(named.neurons, count))
             maps[part] = function(batch, *map(tf.constant, (numbers[part], places[part]))).numpy()
@@ -295,35 +289,32 @@ class ConceptViews(LayerViews):
         return self._functions.setdefault(key, Lazy(function, self._xla))
 
 
-def checked_top(top: int, layer: Layer) -> int:
-    """Refuses what is no whole number from 1 to the channels of the layer."""
+def _chosen(top: int, channels: Sequence[int] | None, layer: Layer) -> np.ndarray:
+    """The channels, int32 [1, K]; or -1 for each of the `top` best ones; refuses other things."""
     known = layer.channels
-    if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= known:
-        raise UsageError(
-            f"Expected top as a whole number from 1 to {known}, the channels of {layer.name!r}. "
-            f"Received {top!r:.80}.",
-            "top",
-        )
-    return int(top)
-
-
-def checked_channels(channels: Sequence[int], layer: Layer) -> np.ndarray:
-    """The channels as int32 [K]; refuses what is no sequence of channels of the layer."""
+    if channels is None:
+        if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= known:
+            raise UsageError(
+                f"Expected top as a whole number from 1 to {known}, the channels of "
+                f"{layer.name!r}. Received {top!r:.80}.",
+                "top",
+            )
+        return np.full([1, top], -1, np.int32)
     try:
         numbers = np.asarray(channels)
         fits = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)
     except ValueError:  # sequences of several lengths
         fits = False
-    if not fits or numbers.min() < 0 or numbers.max() >= layer.channels:
+    if not fits or numbers.min() < 0 or numbers.max() >= known:
         raise UsageError(
             f"Expected a list of channels of the layer {layer.name!r}, each from 0 to "
-            f"{layer.channels - 1}. Received {channels!r:.80}.",
+            f"{known - 1}. Received {channels!r:.80}.",
             "channels",
         )
-    return numbers.astype(np.int32)
+    return numbers.astype(np.int32)[None]
 
 
-def in_parts(neurons: np.ndarray) -> Iterator[np.ndarray]:
+def _in_parts(neurons: np.ndarray) -> Iterator[np.ndarray]:
     """Yields the numbers of neurons that are followed together; see `NEURONS_AT_ONCE`."""
     while len(neurons):
         count = next(one for one in NEURONS_AT_ONCE if one <= len(neurons))

@@ -98,12 +98,8 @@ def has_flooded(reached_magnitude: Any, started_magnitude: Any) -> Any:
 
 
 def flood_advice(absorb_bias: bool | None, drowns: bool = False) -> str:
-    """Advice where relevance grows without limit on its way back.
-
-    It `drowns` at the start where the probability of each of several classes is divided by its
-    logit, which may be nearly 0.
-    """
-    if drowns:
+    """Advice where relevance grows without limit on its way back."""
+    if drowns:  # each of several probabilities is divided by its logit, which may be nearly 0
         return "explain one class (--target top1), or start from the logits (lrp.start: logit)"
     if absorb_bias is False:
         return "leave lrp.absorb_bias at null, or choose another --composite"

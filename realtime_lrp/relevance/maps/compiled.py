@@ -13,10 +13,8 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.relevance.maps import detections
+from realtime_lrp.relevance.maps import detections, starts
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.regions import Regions, located, regions_of, scores_at
-from realtime_lrp.relevance.maps.starts import start_of_relevance
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.steps import sum_of_each
@@ -35,10 +33,7 @@ class ChannelOutput(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """A compiled function's output for a batch; fields that were not asked for are empty.
-
-    With the `found` boxes of a detector, fields of maps have a row for each box instead.
-    """
+    """A compiled function's output; where boxes are `found`, maps have a row for each box."""
 
     scores: tf.Tensor  # float32 [B, classes]; of a detector the best of each class
     # float32 [B, 2]: what is explained, its sum over the classes and the sum of its magnitude
@@ -48,7 +43,7 @@ class Explained(NamedTuple):
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
     found: detections.DrawnBoxes | tuple[()]  # a detector's boxes, where maps are drawn
-    regions: Regions | tuple[()]  # of a segmentation
+    regions: starts.Regions | tuple[()]  # of a segmentation
     inside: Any  # float32 [N], the share of positive relevance of the first map in each box
 
 
@@ -112,13 +107,13 @@ def explain_function(
         found = None
         if after and graph.ends:
             found = detections.drawn_of(tensors, graph.ends, target)
-            each = detections.at_boxes(graph, graph.ends, tensors, found.pictures, found.places)
+            each = detections.at_boxes(graph, tensors, found.pictures, found.places)
             aims = detections.target_of_drawn(found, target)
-        aims = located(graph, each, aims)
+        aims = starts.located(graph, each, aims)
         results = [plan(each[0], each, aims) for plan in plans]
         maps = [tf.cast(result.relevance, tf.float32) for result in results]
-        start = start_of_relevance(each[graph.output], aims)
-        scores = scores_at(graph, tensors, aims)
+        start = starts.start_of_relevance(each[graph.output], aims)
+        scores = starts.scores_at(graph, tensors, aims)
         by_rules = any(plan.rules for plan in plans)  # a map is NaN where an activation is
         return Explained(
             scores if by_rules else tf.where(graph.finite(tensors)[:, None], scores, np.nan),
@@ -128,7 +123,7 @@ def explain_function(
             [after(relevance) for relevance in maps] if after else [],
             of_layer(tensors, results[0].parts, found, *further) if of_layer else (),
             found or (),
-            regions_of(graph, each, aims, maps[0]) if graph.places else (),
+            starts.regions_of(graph, each, aims, maps[0]) if graph.places else (),
             detections.share_inside(maps[0], found.boxes) if found else (),
         )
 

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.starts import of_weights
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Ends, Graph
 from realtime_lrp.system.geometry import SURE
@@ -22,15 +21,12 @@ from realtime_lrp.system.geometry import SURE
 OVERLAP = 0.5
 """Two boxes with a larger intersection over union are one: the one with the lower score goes."""
 
-DRAWN = 8
-"""How many boxes of a picture are drawn at most, each with a map of its own."""
+DRAWN = 8  # how many boxes of a picture are drawn at most, each with a map of its own
+
+TURNED = [1, 0, 3, 2]  # turns boxes of a network, y0, x0, y1, x1, and ours into each other
 
 
-TURNED = [1, 0, 3, 2]
-"""Turns boxes of a network, y0, x0, y1, x1, and ours into each other."""
-
-
-class BestBoxes(NamedTuple):
+class Best(NamedTuple):
     """The best boxes of a batch, best first. Where fewer are left the score is 0."""
 
     boxes: tf.Tensor  # float32 [B, top, 4], x0, y0, x1, y1 in pixels of the input
@@ -59,18 +55,15 @@ def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor,
     return tf.cast(boxes, tf.float32), tf.cast(tensors[ends.scores], tf.float32)
 
 
-def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> BestBoxes:
+def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
     """The `top` best boxes that do not overlap, at most one for each place."""
     places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
-    return BestBoxes(tf.gather(boxes, places, batch_dims=1), labels, values, places)
+    return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
 
 
 def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors) -> DrawnBoxes:
-    """The boxes that are drawn; if the target names classes, boxes of these classes alone.
-
-    A box without any part in the picture, or with NaN, is none.
-    """
+    """The boxes of the target's classes that are drawn; one outside the picture is none."""
     boxes, scores = answers_of(tensors, ends)
     size = tf.cast(tf.shape(tensors[0])[2:0:-1], tf.float32)
     inside = tf.maximum(boxes[..., :2], 0.0) < tf.minimum(boxes[..., 2:], size)
@@ -85,13 +78,10 @@ def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors
 
 
 def at_boxes(
-    graph: Graph,
-    ends: Ends,
-    tensors: Mapping[int, tf.Tensor],
-    pictures: tf.Tensor,
-    places: tf.Tensor,
+    graph: Graph, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor, places: tf.Tensor
 ) -> dict[int, tf.Tensor]:
     """The tensors of a batch with a row for each box [N], which end in the scores at its place."""
+    ends = ends_of(graph)
     after = {node.output for node in graph.behind(ends.chosen)}
     each = graph.of_rows({n: a for n, a in tensors.items() if n not in after}, pictures)
     each[ends.chosen] = places
@@ -99,10 +89,7 @@ def at_boxes(
 
 
 def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tensor:
-    """Each picture's row of the box that overlaps most with `near` [B or 1, 4], int32 [B].
-
-    The surest box, if none overlaps.
-    """
+    """Each picture's row, int32 [B], of the box most on `near` [B or 1, 4], else of the surest."""
     at = tf.gather(tf.repeat(near, pictures // tf.shape(near)[0], 0), found.pictures)
     shared = intersection_over_union(found.boxes, at)
     own = tf.range(pictures)[:, None] == found.pictures
@@ -111,7 +98,7 @@ def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tens
 
 def target_of_boxes(labels: tf.Tensor, classes: int | None) -> TargetTensors:
     """Each box, int32 [N], is explained by the score of its own class."""
-    return of_weights(tf.one_hot(labels, classes), tf.constant([[classes]]))
+    return TargetTensors(tf.one_hot(labels, classes), tf.constant([[classes]]))
 
 
 def target_of_drawn(found: DrawnBoxes, target: TargetTensors) -> TargetTensors:
@@ -170,8 +157,7 @@ def share_inside(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(inside, tf.reduce_sum(positive, [1, 2]))
 
 
-Found = tuple[BestBoxes, tf.Tensor, tf.Tensor, tf.Tensor]
-"""The best boxes of a batch, with maps, taken and inside of `Detections`; some have the score 0."""
+Found = tuple[Best, tf.Tensor, tf.Tensor, tf.Tensor]  # with maps, taken and inside of `Detections`
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,10 +209,7 @@ def ends_of(graph: Graph) -> Ends:
 
 
 def detect_function(plan: Plan, top: int, threshold: float) -> Callable[[tf.Tensor], Found]:
-    """Makes the function x -> the `top` best boxes of each picture, with their maps.
-
-    Refuses arguments that `Explainer.detections` cannot use.
-    """
+    """Makes the function x -> the `top` best boxes of each picture, with their maps."""
     graph = plan.graph
     ends = ends_of(graph)
     places = graph.shapes[ends.scores][1]
@@ -239,12 +222,10 @@ def detect_function(plan: Plan, top: int, threshold: float) -> Callable[[tf.Tens
         tensors = graph.forward(x)
         best = best_of(*answers_of(tensors, ends), top)
         places = best.places
-
         pictures = tf.repeat(tf.range(tf.shape(x)[0]), top)
-        each = at_boxes(graph, ends, tensors, pictures, tf.reshape(places, [-1]))
+        each = at_boxes(graph, tensors, pictures, tf.reshape(places, [-1]))
         target = target_of_boxes(tf.reshape(best.labels, [-1]), graph.output_shape[0])
         result = plan(each[0], each, target)
-
         maps = tf.cast(result.relevance, tf.float32)
         inside = share_inside(maps, tf.reshape(best.boxes, [-1, 4]))
         finite = True if plan.rules else tf.reshape(graph.finite(each), tf.shape(places))
@@ -253,6 +234,6 @@ def detect_function(plan: Plan, top: int, threshold: float) -> Callable[[tf.Tens
             tf.reshape(maps, tf.concat([tf.shape(places), tf.shape(x)[1:]], 0)),
             tf.reshape(result.account[:, 2], tf.shape(places)),
             tf.reshape(inside, tf.shape(places)),
-        )  # fmt: skip
+        )
 
     return detect

@@ -91,10 +91,7 @@ class LayerViews:
     def not_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None = None
     ) -> NotFiniteError:
-        """The error for x and a target where scores or maps hold NaN or Inf.
-
-        It names the first layer that computes them, forwards or back.
-        """
+        """The error for NaN or Inf, which names the first layer that computes them."""
         graph = self._as_built
         tensors = graph.forward(to_float32(x), joined=False)
         for node in graph.nodes:

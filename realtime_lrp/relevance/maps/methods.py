@@ -21,7 +21,8 @@ from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Arrival, Back, Graph, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Activation, Handed
-from realtime_lrp.relevance.rules.attention import differ_from_epsilon, has_attention
+from realtime_lrp.relevance.network.traced_steps import MatrixProduct, Normalisation, Offset
+from realtime_lrp.relevance.rules.attention import has_attention
 from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite
 from realtime_lrp.relevance.rules.layer_contexts import feature_maps, spatial_maps
 
@@ -60,10 +61,7 @@ def _gradient(plan: Plan) -> Back:
 
 
 def _through_relus(masked: bool) -> Callable[[Plan], Back]:
-    """The gradient, which passes ReLUs only where it is positive.
-
-    With `masked` the activation has to be positive as well.
-    """
+    """The gradient; ReLUs pass what is positive of it, `masked` ones only where they are active."""
 
     def make(plan: Plan) -> Back:
         plain = _gradient(plan)
@@ -93,10 +91,7 @@ def _rectifiers(graph: Graph, options: Options) -> set[int]:
 
 
 def _last_maps(graph: Graph, options: Options) -> int:
-    """The number of the feature maps that Grad-CAM weights.
-
-    They belong to the chosen layer, or are the last ones before the pools that follow them.
-    """
+    """The number of the feature maps that Grad-CAM weights: the chosen layer's, or the last."""
     if options.grad_cam_layer is not None:
         return feature_maps(graph, options.grad_cam_layer)
     if found := spatial_maps(graph):
@@ -162,10 +157,7 @@ METHODS: dict[str, Method] = {
 def composite_for(
     name: "str | Composite", graph: Graph, otherwise: str = COMPOSITE
 ) -> "str | Composite":
-    """The composite of a name: "auto" is the composite that suits the network.
-
-    Networks without attention get `otherwise`.
-    """
+    """The composite of a name; "auto" is what suits the network, `otherwise` without attention."""
     if name != AUTO:
         return name
     mark_gates(graph)
@@ -191,18 +183,18 @@ def unsuited(graph: Graph) -> frozenset[str]:
             method.needs(graph, Options())
         except UsageError:
             names.add(name)
-    if not differ_from_epsilon(graph):
+    kinds = Normalisation | Offset | MatrixProduct  # their rules differ from those of epsilon
+    if not any(isinstance(node.step, kinds) for node in graph.nodes):
         names |= {name for name, composite in COMPOSITES.items() if composite.steps}
     return frozenset(names)
 
 
-Asked = tuple[Method, Composite | None]
-"""A map that a user asked for: how it is computed, and the composite to follow; None is the
-explainer's own with its `layers`."""
+def asked_maps(method: str, also: Sequence[str]) -> list[tuple[Method, Composite | None]]:
+    """Looks up the explainer's method and the names of additional maps.
 
-
-def asked_maps(method: str, also: Sequence[str]) -> list[Asked]:
-    """Looks up the explainer's method and the names of additional maps."""
+    Returns how each map is computed, and the composite to follow; None is the explainer's own with
+    its `layers`.
+    """
     if method not in METHODS:
         hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
         error = unknown("method", method, METHODS, names.METHODS.aliases)
@@ -221,10 +213,7 @@ def asked_maps(method: str, also: Sequence[str]) -> list[Asked]:
 def map_names(
     method: str, composite: str | Composite, options: Options, also: Sequence[str]
 ) -> tuple[str, ...]:
-    """The names of all maps, the own one first.
-
-    The own map is called by its composite, or by its method where that is not LRP.
-    """
+    """The names of all maps, first the own: its composite, or its method where that is not LRP."""
     name = method if method != "lrp" else composite if isinstance(composite, str) else "lrp"
     if method == "lrp" and options.layers:
         name += " with layers"

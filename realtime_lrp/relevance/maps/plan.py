@@ -1,29 +1,23 @@
 """A method, and the plan of one map: what was asked for, what was decided, how it is computed."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_linear
-from realtime_lrp.relevance.maps.regions import located
-from realtime_lrp.relevance.maps.starts import sides_of, start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.maps import starts
+from realtime_lrp.relevance.maps.perturbed import Perturb, mean_gradient
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.network.steps import Handed, Sum, TwoClasses, relevance_of, sum_of_each
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
-MAP = tf.map_fn
-"""Kept from here: reading a network replaces TensorFlow's own for a while, in all threads."""
-
-Numbered = Mapping[int, tf.Tensor]
-"""The tensors of a network by their numbers."""
+Numbered = Mapping[int, tf.Tensor]  # the tensors of a network by their numbers
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class Method:
     @property
     def starts_with_scores(self) -> bool:
         """Whether relevance starts with scores, as in LRP, rather than with 1."""
-        return self.start is start_of_relevance
+        return self.start is starts.start_of_relevance
 
 
 class MethodResult(NamedTuple):
@@ -96,13 +90,6 @@ class Plan:
     composite: Composite = EXCITATION  # which rules it follows
     # what rules may know about the layers with weights, by output number
     contexts: Mapping[int, LayerContext] = field(default_factory=dict)
-
-    def prepare(self) -> None:
-        """Decides all of it, and makes modified weights: now, not at the first picture.
-
-        UsageError where the network has not what the method, rules or options need.
-        """
-        self.needed, self.values, self.back  # noqa: B018
 
     @cached_property
     def needed(self) -> Any:
@@ -128,10 +115,7 @@ class Plan:
 
     @cached_property
     def values(self) -> int | None:
-        """The number of the logits, or of a linear output, with which relevance starts.
-
-        None where it starts with probabilities.
-        """
+        """The number of the logits with which relevance starts, or of a linear output; or None."""
         if self.options.start != "logit" or not self.method.starts_with_scores:
             return None
         number = self.graph.differentiated()
@@ -150,7 +134,7 @@ class Plan:
         The last layers with weights divide by a sum with the logit's sign. Relevance of a class
         with a negative logit would change its sign there.
         """
-        return self.graph.logits() if self._signed() == {self.graph.output} else None
+        return self.graph.logits() if self._signed.keys() == {self.graph.output} else None
 
     @cached_property
     def turning(self) -> set[int]:
@@ -164,32 +148,30 @@ class Plan:
         if not self.rules:
             return set()
         two = {node.output for node in graph.nodes if isinstance(node.step, TwoClasses)}
-        return self._signed() - {graph.output} | two
-
-    def _signed(self) -> set[int]:
-        """The softmaxes and sigmoids of the scores behind layers that divide by a signed sum."""
-        if self.values is not None:
-            return set()
-        return {number for number in self.graph.scoring(Sum) if self._divided(number)}
-
-    def _divided(self, number: int) -> set[int]:
-        """The layers that divide by the logits of a softmax or sigmoid, a sum with their sign."""
-        logits = self.graph.nodes[number - 1].inputs[0]
-        last = self.rules.keys() & self.graph.last_with_weights(logits)
-        return {one for one in last if self.rules[one].signed_sum}
+        return self._signed.keys() - {graph.output} | two
 
     @cached_property
-    def divided_by_logits(self) -> frozenset[str]:
+    def _signed(self) -> dict[int, set[int]]:
+        """The softmaxes and sigmoids of the scores -> the layers that divide by their logits.
+
+        They divide by a sum with the logit's sign. Those without such layers are left out.
+        """
+        found = {}
+        for number in self.graph.scoring(Sum) if self.values is None else ():
+            logits = self.graph.nodes[number - 1].inputs[0]
+            last = self.rules.keys() & self.graph.last_with_weights(logits)
+            if divided := {one for one in last if self.rules[one].signed_sum}:
+                found[number] = divided
+        return found
+
+    @property
+    def divided_by_logits(self) -> set[str]:
         """The names of layers that divide the probability of a class by its logit."""
-        last = {one for number in self._signed() for one in self._divided(number)}
-        return frozenset(self.graph.nodes[number - 1].layer for number in last)
+        return {self.graph.nodes[one - 1].layer for last in self._signed.values() for one in last}
 
     @property
     def activations(self) -> int:
-        """The bytes of all tensors of a picture, float32.
-
-        They decide how many copies, or pictures, are explained at once.
-        """
+        """The bytes of all tensors of a picture, float32."""
         return 4 * sum(map(math.prod, self.graph.shapes.values())) or 1
 
     @property
@@ -221,7 +203,7 @@ class Plan:
         """Returns the map of a located target, and what arrived at each tensor and at biases."""
         if self.graph.places is None:
             return self._of_target(x, tensors, target)
-        one, other = sides_of(tf.cast(tensors[self.graph.output], tf.float32), target)
+        one, other = starts.sides_of(tf.cast(tensors[self.graph.output], tf.float32), target)
         opposed = tf.reduce_any(target.weights < 0, -1, keepdims=True)
         chosen = target.contrast | target.rest | opposed  # sides that start as one cancel
         chosen = tf.broadcast_to(chosen, [tf.shape(x)[0], 1])
@@ -253,7 +235,10 @@ class Plan:
         if not self.method.perturb:
             relevance = self.method.finish(self, x, tensors, parts)
             return MethodResult(relevance, parts, self._account(parts))
-        mean = self._mean_gradient(x, tensors, parts[graph.output][0].tensor)
+        mean = mean_gradient(
+            graph, self.back, self.method.perturb, self.samples, self.activations,
+            x, tensors, parts[graph.output][0].tensor,
+        )  # fmt: skip
         rise = None
         if self.difference and (number := graph.differentiated()) is not None:
             black = graph.forward(tf.zeros_like(x))
@@ -261,65 +246,17 @@ class Plan:
         relevance = self.method.finish(self, x, tensors, {0: [Part(mean)]})
         return MethodResult(relevance, parts, self._account(parts, rise))
 
-    def _mean_gradient(self, x: tf.Tensor, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
-        """The mean of what arrives at the copies of a picture, shaped like x.
-
-        `begin` starts at the output, for all copies of a picture, shaped like it. The copies
-        go forward in chunks of one size, so that any number of them needs the same memory. The
-        first layers pass the mean of all copies back, quicker than the gradient of each.
-        """
-        graph = self.graph
-        back = self.back
-        samples = self.samples
-        perturb = cast(Perturb, self.method.perturb)
-        chunk = chunk_size(samples, self.activations)
-        linear = first_linear(graph)
-        others = [node for node in graph.behind(0) if node not in linear]
-        ends = [0, *(node.output for node in linear)]
-        shapes = [tensors[number].shape[1:] for number in ends]
-
-        def of_chunk(picture: tf.Tensor, begin: tf.Tensor, first: tf.Tensor) -> list[tf.Tensor]:
-            numbers = first + tf.range(chunk)
-            copies, weights = perturb(picture[None], tf.minimum(numbers, samples - 1), samples)
-            weights = tf.where(numbers < samples, weights, 0.0)
-            parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
-            graph.hand_down(parts, others, graph.forward(copies), back)
-            return [
-                tf.tensordot(weights, tf.cast(total(parts[end]), tf.float32), 1)
-                if parts[end]
-                else tf.zeros(shape)
-                for end, shape in zip(ends, shapes, strict=True)
-            ]
-
-        def of_picture(inputs: tuple[tf.Tensor, tf.Tensor]) -> list[tf.Tensor]:
-            if chunk >= samples:
-                return of_chunk(*inputs, tf.constant(0))
-            _, means = tf.while_loop(
-                lambda first, means: first < samples,
-                lambda first, means: (
-                    first + chunk, list(map(tf.add, means, of_chunk(*inputs, first)))
-                ),
-                (tf.constant(0), list(map(tf.zeros, shapes))),
-                parallel_iterations=1,  # otherwise several chunks are in memory at once
-            )  # fmt: skip
-            return means
-
-        signature = [tf.TensorSpec(shape, tf.float32) for shape in shapes]
-        means = MAP(of_picture, (x, begin), fn_output_signature=signature, parallel_iterations=1)
-        parts = _arriving(dict(zip(ends, means, strict=True)))
-        graph.hand_down(parts, linear, tensors, back)
-        return total(parts[0])
-
     def parts(self, tensors: Numbered, target: TargetTensors) -> Parts:
         """The relevance or gradient at each tensor, and the share of biases."""
         return self.graph.backward(tensors, self.start(tensors, target), self.back)
 
     def start(self, tensors: Numbered, target: TargetTensors) -> tf.Tensor:
         """The start at the output for a target, shaped like the scores."""
-        target = located(self.graph, tensors, target)
+        target = starts.located(self.graph, tensors, target)
         scores = tensors[self.graph.output]
         if self.values is not None:
-            return start_of_gradient(scores, target) * tf.cast(tensors[self.values], scores.dtype)
+            t = starts.start_of_gradient(scores, target)
+            return t * tf.cast(tensors[self.values], scores.dtype)
         begin = self.method.start(scores, target)
         return begin if self.signs is None else with_signs_of(tensors[self.signs], begin)
 
@@ -346,18 +283,10 @@ def _divided(relevance: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(relevance, sum_of_each(tf.abs(relevance))[:, None, None, None])
 
 
-def _arriving(tensors: Numbered) -> Parts:
-    """Arrivals at tensors, by their numbers."""
-    return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
-
-
 def keeps_sign(
     rules: Mapping[int, Rule], graph: Graph, exempt: Collection[int] = frozenset()
 ) -> bool:
-    """Whether relevance stays positive all the way from the output to the input.
-
-    The rules of the layers with these output numbers are `exempt`.
-    """
+    """Whether relevance stays positive from the output to the input; some layers are `exempt`."""
     nonnegative = graph.nonnegative()
     return (
         bool(rules)

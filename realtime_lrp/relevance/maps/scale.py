@@ -1,7 +1,4 @@
-"""How strongly a map is drawn, of arrays alone: what is shown of an exported explanation.
-
-`strength.py` says why; there the same is compiled. Must not import TensorFlow.
-"""
+"""How strongly a map is drawn, as in `strength.py`, of arrays. Must not import TensorFlow."""
 
 import math
 

@@ -39,10 +39,7 @@ def strength(
 
 
 def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
-    """Averages float32 [B, H, W, C] over windows of one period; keeps the sums.
-
-    A grid of this period vanishes. A stride of 1 returns what it was given.
-    """
+    """Averages float32 [B, H, W, C] over windows of one period, without its grid; keeps sums."""
     for axis, period in enumerate(stride, start=1):
         if period > 1:
             relevance = weighed_along(axis, relevance, centred_window(period))
@@ -50,10 +47,7 @@ def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
 
 
 def weighed_along(axis: int, pictures: tf.Tensor, window: np.ndarray) -> tf.Tensor:
-    """Weighted sums over an odd window along an axis, 1 or 2, of [B, H, W, C].
-
-    With mirrored edges every pixel hands out exactly what it holds.
-    """
+    """Weighted sums over an odd window along axis 1 or 2 of [B, H, W, C]; edges are mirrored."""
     reach = len(window) // 2
     edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
     kernel = np.tile(window[:, None, None], (1, pictures.shape[-1], 1))

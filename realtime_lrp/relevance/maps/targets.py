@@ -22,8 +22,7 @@ from realtime_lrp.errors import UsageError, nearest
 SYNSET = re.compile(r"n\d{8}[ _:-]+(?=\S)")
 """ImageNet's number of a class before its name, as in many files of class names."""
 
-ONE_ANSWER = np.zeros([1, 0, 0], np.float32)
-"""The region of a network that gives one vector of classes."""
+ONE_ANSWER = np.zeros([1, 0, 0], np.float32)  # the region of a network that gives one vector
 
 NO = np.zeros([1, 1], bool)
 
@@ -60,23 +59,19 @@ class Target:
         return self.words()
 
 
-OneTarget = str | int | Target
-"""A target as `TargetResolver.read` reads it."""
+OneTarget = str | int | Target  # as `TargetResolver.read` reads it
 
-Targets = OneTarget | Sequence[OneTarget] | np.ndarray
-"""A caller's target, or a sequence with a target for each picture."""
+Targets = OneTarget | Sequence[OneTarget] | np.ndarray  # one, or one for each picture
 
 
 class TargetTensors(NamedTuple):
-    """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
-
-    Arrays, or the tensors that compiled functions read.
-    """
+    """A resolved target, as arrays or tensors: of all pictures (T is 1) or of each (T is B)."""
 
     weights: Any  # float32 [T, classes], the factor of each class
     top: Any  # int32 [T, 1], how many classes count, those with each picture's highest scores
-    rest: Any  # bool [T, 1], whether the classes with weight 0 count against the one with weight 1
-    by_probability: Any  # bool [T, 1], whether gradient methods multiply each class by its score
+    # bool [T, 1], whether the classes with weight 0 count against the one with weight 1
+    rest: Any = NO
+    by_probability: Any = NO  # bool [T, 1], whether gradient methods multiply classes by scores
     # float32 [T, h, w], of a segmentation: the weight of each place; none above 0: the largest
     # region. Below 0 are places beside the picture, which are in no region
     region: Any = ONE_ANSWER
@@ -97,7 +92,6 @@ class TargetTensors(NamedTuple):
         return bool(self.by_probability.any() or self.rest.any())
 
     def tensors(self) -> "TargetTensors":
-        """The same target as tensors."""
         import tensorflow as tf  # not with the module: exported explanations need none
 
         return TargetTensors(*map(tf.constant, self))
@@ -162,8 +156,8 @@ class TargetResolver:
             try:
                 each.append(self.read(target))
             except UsageError as error:
-                about = error.about
-                raise UsageError(f"Target {number} of the sequence: {error}", about) from None
+                words = f"Target {number} of the sequence: {error}"
+                raise UsageError(words, error.about) from None
         return tuple(each)
 
     def read(self, target: OneTarget) -> Target:
@@ -192,12 +186,11 @@ class TargetResolver:
 
     def _contrast(self, target: str) -> Target:
         """Reads "A - B". Names may contain " - ": the first split into two classes counts."""
-        words = target.split(VERSUS)
         errors = []
-        for split in range(1, len(words)):
-            minus = VERSUS.join(words[split:])
+        for between in re.finditer(VERSUS, target):
+            minus = target[between.end() :]
             try:
-                class_ = self.index(VERSUS.join(words[:split]))
+                class_ = self.index(target[: between.start()])
                 rest = tidied(minus).lower() == "rest"
                 others = () if rest else (self.index(minus),)
                 if class_ in others or self._classes == 1:
@@ -211,9 +204,8 @@ class TargetResolver:
 
     def _meant_contrast(self, target: str) -> str | None:
         """Returns "A - B" for "A-B" if both are classes, else None."""
-        words = target.split("-")
-        for split in range(1, len(words)):
-            sides = "-".join(words[:split]), "-".join(words[split:])
+        for hyphen in re.finditer("-", target):
+            sides = target[: hyphen.start()], target[hyphen.end() :]
             meant = VERSUS.join(side.strip() for side in sides)
             with suppress(UsageError):
                 self._contrast(meant)
@@ -252,12 +244,9 @@ class TargetResolver:
             raise UsageError(f"The class {name!r} occurs twice. Use its index: {listed}.", "class")
         if not found:
             close = nearest(name, self.labels)
-            hint = (
-                f"Did you mean {close!r}?"
-                if close
-                else f"Expected all, top1 to top{self._classes}, A - B, an index, or a name such "
-                f"as {self.labels[0]!r}."
-            )
+            ways = f"all, top1 to top{self._classes}, A - B, an index"
+            hint = f"Expected {ways}, or a name such as {self.labels[0]!r}."
+            hint = f"Did you mean {close!r}?" if close else hint
             raise UsageError(f"There is no class {name!r}. {hint}", "class")
         return found[0]
 

@@ -87,28 +87,24 @@ def _fold_backwards(graph: Graph, norm: Node, affine: Affine) -> bool:
 
 
 def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
-    after = _readers_behind_identities(graph, norm.output)
-    layers = [node.step for node in after if isinstance(node.step, Linear)]
-    if not after or len(layers) < len(after) or not all(one.sees_whole_windows for one in layers):
-        return False
-    for node, layer in zip(after, layers, strict=True):
-        graph.replace(replace(node, step=layer.after(affine.scale, affine.offset)))
-    graph.replace(replace(norm, step=Identity()))
-    return True
-
-
-def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
-    """The nodes that read a tensor, identities skipped; empty if one is the model's output."""
-    found = []
-    left = [number]
+    layers: dict[Node, Linear] = {}  # that read what the norm computes, identities skipped
+    left = [norm.output]
     while left:
         number = left.pop()
         readers = graph.readers(number)
         if number == graph.output or not readers:
-            return []
-        left += [node.output for node in readers if isinstance(node.step, Identity)]
-        found += [node for node in readers if not isinstance(node.step, Identity)]
-    return found
+            return False
+        for node in readers:
+            if isinstance(node.step, Identity):
+                left.append(node.output)
+            elif isinstance(node.step, Linear) and node.step.sees_whole_windows:
+                layers[node] = node.step
+            else:
+                return False
+    for node, layer in layers.items():
+        graph.replace(replace(node, step=layer.after(affine.scale, affine.offset)))
+    graph.replace(replace(norm, step=Identity()))
+    return True
 
 
 def _gates(graph: Graph, number: int) -> bool:

@@ -1,7 +1,4 @@
-"""Checks what users give an explainer: options, models, input boxes and batches.
-
-Each check says what was received, what was expected and what to do.
-"""
+"""Checks what users give an explainer: options, models, input boxes and batches."""
 
 import logging
 from collections.abc import Sequence

@@ -1,11 +1,10 @@
 """A network as a flat list of steps over numbered tensors; tensor 0 is the model's input."""
 
-import copy
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -16,29 +15,24 @@ from realtime_lrp.relevance.network.steps import Activation, Handed, Multiple, S
 
 @dataclass(frozen=True)
 class Node:
-    """One step and the numbers of the tensors that it reads and computes.
+    """One step and the numbers of the tensors that it reads and computes."""
 
-    `layer` is the Keras layer's name, "model/layer" inside a nested model, "layer:2" at a second
-    call; `kind` is the layer's type. `dtype` is that in which it computes, and in which what
-    arrives at its output is kept; where it is rounded, `exact` may be the step that computes the
-    output nevertheless, in float32.
-    """
-
-    layer: str
-    kind: str
+    layer: (
+        str  # the Keras layer's name; "model/layer" in a nested model, "layer:2" at a second call
+    )
+    kind: str  # the layer's type
     step: Step
     inputs: tuple[int, ...]
     output: int
-    dtype: tf.DType = tf.float32
-    exact: Step | None = None
+    dtype: tf.DType = tf.float32  # in which it computes, and in which what arrives is kept
+    exact: Step | None = None  # the step that computes the output in float32 where that is rounded
 
     def computing_in(self, dtype: tf.DType, exact_forward: bool) -> "Node":
         """The node computing in another type, its weights too; or only what it hands down."""
         step = self.step
         if isinstance(step, Linear) and dtype != tf.float32:
             step = step.cast(dtype)
-        exact = self.step if exact_forward else None
-        return replace(self, step=step, dtype=dtype, exact=exact)
+        return replace(self, step=step, dtype=dtype, exact=self.step if exact_forward else None)
 
 
 _SCORES_STAY_SCORES = (steps.Elementwise, steps.Move, steps.Pool, steps.GlobalPool, steps.Add)
@@ -48,15 +42,12 @@ BIASES = -1
 
 
 class Arrival(NamedTuple):
-    """Relevance or a gradient at the output of a node, with the tensors of the forward pass.
-
-    Only a function that hands down `Multiple` gets one.
-    """
+    """Relevance or a gradient at the output of a node, with the tensors of the forward pass."""
 
     node: Node
     inputs: Tensors
     output: tf.Tensor
-    arriving: tf.Tensor | Multiple
+    arriving: tf.Tensor | Multiple  # a `Multiple` only where `Back` hands some down
 
     @property
     def relevance(self) -> tf.Tensor:
@@ -74,15 +65,12 @@ None where an input receives nothing."""
 
 
 class Part(NamedTuple):
-    """The share that a node hands down to input number `position`, shaped like that input.
-
-    `node` is None for what starts at the network's output; `factor` is a `Multiple`'s factor.
-    """
+    """The share that a node hands down to input number `position`, shaped like that input."""
 
     tensor: tf.Tensor
-    node: Node | None = None
+    node: Node | None = None  # None for what starts at the output
     position: int = 0
-    factor: tf.Tensor | None = None
+    factor: tf.Tensor | None = None  # of a `Multiple`
 
 
 Parts = dict[int, list[Part]]
@@ -134,14 +122,6 @@ class Graph:
             inputs = (self.output,)
         return self.output
 
-    def mark(self) -> dict[str, Any]:
-        """The state to which `return_to` goes back."""
-        return {"nodes": list(self.nodes), "wholes": dict(self.wholes), "_calls": +self._calls}
-
-    def return_to(self, mark: dict[str, Any]) -> None:
-        """Takes back what was appended since `mark`."""
-        vars(self).update(mark)
-
     @property
     def with_weights(self) -> list[Node]:
         """The nodes that have weights."""
@@ -172,8 +152,7 @@ class Graph:
 
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
         """A copy of this graph with the nodes that `canonise` replaced."""
-        graph = copy.copy(self)
-        graph.nodes = list(self.nodes)
+        graph = replace(self, nodes=list(self.nodes))
         for node in nodes:
             now = self.nodes[node.output - 1]
             graph.replace(node.computing_in(now.dtype, now.exact is not None))
@@ -216,19 +195,14 @@ class Graph:
         """Tensors of a batch made of pictures, int32 [N], of another one; numbers stay.
 
         Whole numbers may say where a picture begins in its batch: `forward` computes them anew.
-        Numbers of the same tensor get the same one.
         """
-        found = {
-            one.ref(): tf.gather(one, pictures)
-            for one in tensors.values()
-            if not one.dtype.is_integer
-        }
-        return {n: found[one.ref()] for n, one in tensors.items() if one.ref() in found}
+        kept = {n: one.ref() for n, one in tensors.items() if not one.dtype.is_integer}
+        found = {one: tf.gather(one.deref(), pictures) for one in dict.fromkeys(kept.values())}
+        return {n: found[one] for n, one in kept.items()}
 
     def _dtype(self, number: int) -> tf.DType:
         """The type in which what arrives at a tensor is kept."""
-        node = self.producer(number)
-        return tf.float32 if number == BIASES or node is None else node.dtype
+        return self.nodes[number - 1].dtype if number > 0 else tf.float32
 
     def _chain_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
         """The nodes from behind a layer with weights to its ReLU, and the name of that ReLU.
@@ -248,10 +222,7 @@ class Graph:
         return [], ""
 
     def finite(self, tensors: dict[int, tf.Tensor]) -> tf.Tensor:
-        """Whether all outputs of layers with weights are finite, bool [B].
-
-        Later tensors may not show it: a ReLU turns NaN into 0.
-        """
+        """Whether outputs of layers with weights are finite, bool [B]: a ReLU turns NaN into 0."""
         outputs = [tensors[node.output] for node in self.with_weights] or [tensors[self.output]]
         sums = [steps.sum_of_each(one) for one in outputs]
         return tf.reduce_all(tf.math.is_finite(sums), 0)

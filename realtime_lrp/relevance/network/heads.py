@@ -20,22 +20,19 @@ from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.places import output_shape
-from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape
+from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape, Step
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
 SCORES = ("logits", "probabilities")
 
-PROBES = 64
-"""How many random values decide what the last operations compute."""
+PROBES = 64  # how many random values decide what the last operations compute
 
 MAX_ENTRIES = 1 << 22
 """The most entries of a tensor of random values, and of a matrix that compares all classes."""
 
-EXACT = 0.01
-"""Largest difference between logits of scores and of a softmax or sigmoid, for -4..4."""
+EXACT = 0.01  # largest difference between logits of scores and of a softmax or sigmoid, for -4..4
 
-Shapes = Mapping[int, tuple[int, ...]]
-"""Number of a tensor -> its shape without the batch."""
+Shapes = Mapping[int, tuple[int, ...]]  # number of a tensor -> its shape without the batch
 
 
 class Head(NamedTuple):
@@ -82,10 +79,11 @@ def end_in_scores(
     count_classes(graph)
     whole = graph.ends is None
     scoring = graph.scoring()
+    known = scoring == {graph.output} or isinstance(_last_step(graph), Linear)
     given = scores == "logits" or activation == "linear"
     if graph.places:
         _activate_at_the_end(graph, _shapes(graph, picture))
-    elif whole and not given and scoring != {graph.output} and not _ends_in_weights(graph):
+    elif whole and not given and not known:
         shapes = _shapes(graph, picture)
         if head := _written_out(graph, shapes):
             _end_in(graph, head, shapes[head.values])
@@ -94,7 +92,14 @@ def end_in_scores(
                 _say(graph, f"they are a {head.kind} of its last values")
         elif _activate_at_the_end(graph, shapes) and not scores:
             _say(graph, "they are sigmoids of its last values")
-    _refuse_second(graph, activation, scores)
+    own = _last_step(graph)
+    name = own.name if isinstance(own, Activation) and [own] == _scoring_steps(graph) else ""
+    if name and (activation not in (None, name) or scores == "logits"):
+        words = f"--output-activation {activation}" if activation else f"--scores {scores}"
+        raise UsageError(
+            f"The network {graph.name!r} ends in a {name} already: leave {words} out.",
+            "output activation" if activation else "scores",
+        )
     if not graph.scoring() or scores == "logits":
         _make_scores(graph, picture, activation, scores)
     is_probability = whole and graph.output_shape[-1] == 1 and (
@@ -121,23 +126,9 @@ def _end_in_vector_or_places(graph: Graph, picture: tuple[int, int, int]) -> Non
         graph.places = shape[:2]
 
 
-def _ends_in_weights(graph: Graph) -> bool:
-    """Whether a layer with weights computes the output, with nothing but its shape behind it."""
-    return isinstance(graph.origin(graph.output, Identity, Reshape), Linear)
-
-
-def _refuse_second(graph: Graph, activation: str | None, scores: str | None) -> None:
-    """Refuses to make scores once more of those that a softmax or sigmoid computes."""
-    own = graph.origin(graph.output, Identity, Reshape)
-    if not isinstance(own, Activation) or [own] != _scoring_steps(graph):
-        return
-    name = own.name
-    if activation not in (None, name) or scores == "logits":
-        given = f"--output-activation {activation}" if activation else f"--scores {scores}"
-        raise UsageError(
-            f"The network {graph.name!r} ends in a {name} already: leave {given} out.",
-            "output activation" if activation else "scores",
-        )
+def _last_step(graph: Graph) -> Step | None:
+    """The step that computes the output, with nothing but its shape behind it."""
+    return graph.origin(graph.output, Identity, Reshape)
 
 
 def _make_scores(
@@ -150,16 +141,11 @@ def _make_scores(
         return
     if not activation and not scores:
         are = _values_are(graph, picture) if several else "a value"
-        if are == "a value":
-            if several:
-                _say(graph, "they lie between -1 and 1 whatever its last weights give", "values")
-            return
-        if are == "probabilities":
-            _say(graph, "they lie between 0 and 1 whatever its last weights give")
-            return
         if are == "logarithms":
             graph.append("scores", "Activation", [_activation("exponential")], (graph.output,))
-            _say(graph, "its values are logarithms, whose exponentials add up to 1")
+        if several and are in _SAID:
+            _say(graph, *_SAID[are])
+        if are != "logits":
             return
         warn_once(
             f"{graph.name} ends in values that can lie outside 0 to 1, so they are no "
@@ -175,6 +161,14 @@ def _scoring_steps(graph: Graph) -> list[Activation]:
     """The softmax or sigmoid steps that compute the scores."""
     found = (graph.nodes[number - 1].step for number in graph.scoring())
     return [step for step in found if isinstance(step, Activation)]
+
+
+_SAID = {
+    "a value": ("they lie between -1 and 1 whatever its last weights give", "values"),
+    "probabilities": ("they lie between 0 and 1 whatever its last weights give",),
+    "logarithms": ("its values are logarithms, whose exponentials add up to 1",),
+}
+"""What several last values are, see `_values_are` -> why, and what the scores are then."""
 
 
 def _say(graph: Graph, why: str, what: str = "probabilities") -> None:
@@ -232,14 +226,13 @@ def _output_of(graph: Graph, known: Mapping[int, tf.Tensor]) -> np.ndarray | Non
 def _written_out(graph: Graph, shapes: Shapes) -> Head | None:
     """The softmax or sigmoid that the operations behind the last weights are; None if none."""
     for number in _sources(graph):
-        count = int(np.prod(shapes[number]))
-        if sorted(shapes[number])[:-1] != [1] * (len(shapes[number]) - 1):
+        if sum(size != 1 for size in shapes[number]) > 1:
             continue
         values = _random(graph, shapes, {number}, 4)
         y = _output_of(graph, values)
         if y is None or not np.isfinite(y).all():
             continue
-        z = values[number].numpy().astype(np.float64).reshape(len(y), count)
+        z = values[number].numpy().astype(np.float64).reshape(len(y), -1)
         with np.errstate(all="ignore"):
             if y.max() <= 0:  # logarithms
                 y = np.exp(y)
@@ -325,12 +318,9 @@ def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
 
 
 def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
-    """The kind of a graph's output: probabilities, their logarithms, logits, or a value.
-
-    Cosines, and what a tanh or a division by the length makes, are values.
-    """
+    """The kind of the output: probabilities, logarithms, logits, or a value, as cosines are."""
     last = graph.last_with_weights(graph.output)
-    if not last or _ends_in_weights(graph):
+    if not last or isinstance(_last_step(graph), Linear):
         return "logits"
     shapes = _shapes(graph, picture)
     found = [_output_of(graph, _random(graph, shapes, last, spread)) for spread in (1, 30)]
@@ -356,8 +346,9 @@ def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:
     alone = len(head.columns) == 1
     if alone and head.kind == "sigmoid":
         both = np.array([-1, 1])
-        head = Head("sigmoid", head.values, head.columns[[0, 0]], head.scale * both,
-                    head.offset * both)  # fmt: skip
+        head = head._replace(
+            columns=head.columns[[0, 0]], scale=head.scale * both, offset=head.offset * both
+        )
     elif alone and count == 2:  # the other class of the softmax was left out
         column = head.columns[0]
         head = Head("softmax", head.values, np.array([1 - column, column]), np.ones(2), np.zeros(2))

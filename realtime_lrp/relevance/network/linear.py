@@ -22,12 +22,9 @@ Modify = Callable[[tf.Tensor], tf.Tensor]  # how w, or b, becomes w'
 
 
 class Weights:
-    """A kernel in the layouts that `transform` and `transpose` (`adjoint`) read.
+    """A kernel in the layouts that `transform` and `transpose` (`adjoint`) read."""
 
-    `stacked` ones are for an input of twice the channels, see `Linear.stacked`.
-    """
-
-    stacked = False
+    stacked = False  # whether for an input of twice the channels, see `Linear.stacked`
 
     def __init__(self, kernel: tf.Tensor, layer: "Linear") -> None:
         self.kernel = kernel

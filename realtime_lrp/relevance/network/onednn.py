@@ -86,10 +86,7 @@ def convolution(
     a: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, activation: str,
     strides: Sequence[int], padding: str, dilations: Sequence[int],
 ) -> tf.Tensor:  # fmt: skip
-    """Adds a convolution to the graph; the kernel [rows, columns, in, out] is a value.
-
-    `activation` is "" or one of `FUSED`.
-    """
+    """Adds a convolution with a constant kernel to the graph; `activation` is "" or of `FUSED`."""
     kernels = tf.compat.v1.get_default_graph()._kernel_label_map
     with kernels({OPERATION: "MklNameChangeOp"}):
         return op_def_library.apply_op(

@@ -13,8 +13,7 @@ from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Move, Softmax
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
 
-Shapes = Mapping[str, Sequence[int | None]]
-"""Name of an output -> its shape without the batch."""
+Shapes = Mapping[str, Sequence[int | None]]  # name of an output -> its shape without the batch
 
 OF_CLASSES = re.compile("logit|score|class|label|prob|conf|cls|predictions", re.IGNORECASE)
 ASIDE = re.compile("aux|feat|embed|hidden|proto|box|loc|coord|dets|regress", re.IGNORECASE)
@@ -32,10 +31,7 @@ def answer_of(shapes: Shapes) -> str:
 
 
 def choose_output(wanted: str | int | None, shapes: Shapes, model: str) -> int:
-    """The position of the output that is explained; `wanted` is its name or position.
-
-    None is the one that looks like the answer; where there are several a line says which.
-    """
+    """The position of the wanted output; None is the one that looks like the answer."""
     names = list(shapes)
     if wanted is None:
         answer = answer_of(shapes)
@@ -72,7 +68,8 @@ def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
     scores = graph.nodes[whole - 1] if graph.scoring() == {whole} else None
     compared = values = scores.inputs[0] if scores else whole
     if scores is not None and isinstance(scores.step, Softmax):
-        compared = whole = graph.append("things", "Move", [Move(_without_last)], (whole,))
+        things = lambda a: tf.concat([a[..., :-1], tf.zeros_like(a[..., -1:])], -1)  # noqa: E731
+        compared = whole = graph.append("things", "Move", [Move(things)], (whole,))
     # [B, places, classes] -> int32 [B], the place of the largest value
     largest = lambda values: tf.argmax(tf.reduce_max(values, -1), -1, tf.int32)  # noqa: E731
     best = Choice(largest, [[BATCH, places, classes], [BATCH]])
@@ -84,11 +81,6 @@ def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
         read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
     graph.output = read
     graph.output_shape = (classes,)
-
-
-def _without_last(scores: tf.Tensor) -> tf.Tensor:
-    """Scores with 0 for the last class."""
-    return tf.concat([scores[..., :-1], tf.zeros_like(scores[..., -1:])], -1)
 
 
 def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]:

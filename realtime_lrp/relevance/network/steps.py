@@ -101,17 +101,14 @@ class Identity(Elementwise):
 
 
 class Activation(Elementwise):
-    """A non-linearity. Without negative inputs it has no negative outputs.
-
-    `name` is Keras's; `nonnegative` says whether no output is negative, for any input.
-    """
+    """A non-linearity, called as in Keras. Without negative inputs it has no negative outputs."""
 
     def __init__(
         self, name: str, function: Callable[[tf.Tensor], tf.Tensor], nonnegative: bool
     ) -> None:
         super().__init__(function, keeps_sign=True)
         self.name = name
-        self.nonnegative = nonnegative
+        self.nonnegative = nonnegative  # whether no output is negative, for any input
 
     def forward(self, a: tf.Tensor) -> tf.Tensor:
         return self.function(a) if self.rectifies else super().forward(a)
@@ -165,10 +162,7 @@ class Affine(Elementwise):
 
 
 class Deviation(Elementwise):
-    """A square root of sums, or its reciprocal, as normalisations use it.
-
-    What it divides or multiplies gets all relevance, see `Product`.
-    """
+    """A root of sums, or its reciprocal, as in norms. What it divides gets all, see `Product`."""
 
 
 class Move(Step):

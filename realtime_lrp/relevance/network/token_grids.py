@@ -142,10 +142,7 @@ class TokenGrids:
         return True
 
     def patches_matter(self, number: int) -> bool:
-        """Whether the answer depends on more tokens of a tensor than those that stand for no patch.
-
-        Behind the last attention often only the class token goes on.
-        """
+        """Whether the answer depends on tokens of patches, not only on a class token."""
         mixed: set[int] = set()
         apart = {number}
         for node in self._graph.behind(number):

@@ -18,12 +18,13 @@ BATCH = 13
 
 Compute = Callable[..., tf.Tensor]
 
+PROBED = 9.0
+MAX_PROBES = 4096
+"""How far from 0, and at how many values, it is tried whether a function is a ReLU."""
+
 
 def kept_shape(shape: Sequence[int]) -> list[int]:
-    """The shape without the batch in which the graph keeps a tensor of this traced shape.
-
-    ValueError where the first axis does not hold the pictures.
-    """
+    """The shape without the batch in which the graph keeps a tensor of this traced shape."""
     if not len(shape) or shape[0] == 0 or shape[0] % BATCH:
         raise ValueError("mixes the pictures of a batch")
     joined = shape[0] // BATCH
@@ -31,10 +32,7 @@ def kept_shape(shape: Sequence[int]) -> list[int]:
 
 
 def rectifier_of(compute: Compute, shape: Sequence[int]) -> Activation | None:
-    """The ReLU that a function of a tensor of this traced shape is, by what it computes; or None.
-
-    It may have an upper limit below `PROBED`.
-    """
+    """The ReLU that a function of a tensor of this shape is, by what it computes; or None."""
     entries = max(math.prod(shape[1:]), 1)
     pictures = MAX_PROBES // entries + 1
     values = np.linspace(-PROBED, PROBED, MAX_PROBES + 1, dtype=np.float32)
@@ -50,16 +48,8 @@ def rectifier_of(compute: Compute, shape: Sequence[int]) -> Activation | None:
     return Activation("clipped_relu", lambda a: tf.clip_by_value(a, 0, limit), nonnegative=True)
 
 
-PROBED = 9.0
-MAX_PROBES = 4096
-"""How far from 0, and at how many values, it is tried whether a function is a ReLU."""
-
-
 class Operation(Step):
-    """An operation on tensors and constants, computed in float32 unless a kind says otherwise.
-
-    `shapes` are the traced shapes of its inputs and its output, with the batch.
-    """
+    """An operation on tensors and constants; `shapes`, traced, are its inputs' and its output's."""
 
     in_float32 = True
 
@@ -81,10 +71,7 @@ class Operation(Step):
 
 
 class Choice(Operation):
-    """An operation that chooses: whole numbers, truth values, or a mask that is made of them.
-
-    What is chosen, such as the best places or where attention samples, is a constant of the map.
-    """
+    """An operation that chooses, such as the best places: what is chosen is constant for a map."""
 
     keeps_sign = True
     support = Step.support

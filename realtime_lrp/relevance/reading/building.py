@@ -5,6 +5,7 @@ layer with a row in `layers.py` becomes the steps of its row; any other is trace
 operations (`tracing.py`).
 """
 
+import copy
 import functools
 import weakref
 from collections.abc import Sequence
@@ -22,13 +23,13 @@ from realtime_lrp.relevance.network.places import choose_output, without_unused
 from realtime_lrp.relevance.network.steps import Reshape
 from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_traced, noise
-from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row, steps_of
+from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, row_of, steps_of
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.reading.reader import Reader
-from realtime_lrp.relevance.reading.tracing import Call, Trace, trace
+from realtime_lrp.relevance.reading.tracing import Call, Trace
 
-_COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
-"""The models whose layers were compared with their nodes."""
+CHECKED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+"""The models whose layers were compared with their nodes: that is done once."""
 
 DETECTOR_OUTPUTS = ["boxes", "scores"]
 """The outputs of a detector: boxes [B, places, 4], y0, x0, y1, x1 in pixels of its input, and the
@@ -94,7 +95,7 @@ def _graph_of_functional(
             "a network of at most a few hundred layers inside each other."
         ) from error
     builder.note_own_call(model, model.name, [first], outputs)
-    if model not in _COMPARED:
+    if model not in CHECKED:
         _compare(model, builder.calls, size, first)
     graph.output = _existing(model, outputs[chosen])
     graph.boxes = outputs[names.index("boxes")] if detects else None
@@ -104,10 +105,7 @@ def _graph_of_functional(
 def _compare(
     model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, int] | None, first: int
 ) -> None:
-    """Compares the layers of a model with their nodes, for pictures of one size.
-
-    `first` is the number of the tensor that the model reads.
-    """
+    """Compares the layers of a model, which reads the tensor number `first`, with their nodes."""
     shape = tuple(model.inputs[0].shape)[1:]
     fixed = None not in shape
     if not fixed and size is not None and len(shape) == 3:
@@ -120,12 +118,7 @@ def _compare(
         if fixed:
             raise
         return  # the explainer says what is wrong with this size
-    _COMPARED.add(model)
-
-
-def note_compared(model: keras.Model) -> None:
-    """Leaves the comparison of a model's layers with their steps out: it was done before."""
-    _COMPARED.add(model)
+    CHECKED.add(model)
 
 
 def finds_boxes(model: keras.Model) -> bool:
@@ -183,10 +176,7 @@ def _existing(model: keras.Model, output: int | None) -> int:
 
 @dataclass(frozen=True)
 class _Called:
-    """A layer, an operation or a subclassed model with the arguments of one call.
-
-    Arguments that depend on the picture are `keras.KerasTensor`s.
-    """
+    """A call of a layer or model, with `keras.KerasTensor`s for what depends on the picture."""
 
     layer: keras.Operation
     args: tuple[Any, ...]
@@ -215,26 +205,26 @@ class _Called:
 
     def trace(self) -> Trace:
         """Traces the call."""
+        layer = self.layer
         if any(None in one.shape[1:] for one in self.tensors):
             raise UnsupportedLayerError(
-                self.layer, "it has no rule of its own, and its operations are known for pictures "
+                layer, "it has no rule of its own, and its operations are known for pictures "
                 "of one size only. Build the model with keras.Input((height, width, channels))",
             )  # fmt: skip
-        inner = ()
-        if isinstance(self.layer, keras.Layer):
-            inner = self.layer._flatten_layers(include_self=False)
+        whole = isinstance(layer, keras.Layer)
+        inner = list(layer._flatten_layers(include_self=False)) if whole else []
+        traced = Trace(_stays)
         try:
-            specs = [(one.shape, one.dtype) for one in self.tensors]
-            traced = trace(self.compute, specs, list(inner), _stays)
+            traced.run(self.compute, self.tensors, inner)
         except Exception as error:  # whatever a layer of the user's raises
             why = first_line(error).rstrip(".")
             raise UnsupportedLayerError(
-                self.layer, f"it has no rule of its own, and cannot be traced ({why})"
+                layer, f"it has no rule of its own, and cannot be traced ({why})"
             ) from error
-        if place := getattr(self.layer, "operation_place", None):
+        if hasattr(layer, "operation_place"):
             names = [operation.name for operation in traced.graph.get_operations()]
-            traced.places = {name: place(name) for name in names}
-            traced.names = {name: self.layer.operation_name(name) for name in names}
+            traced.places = {name: layer.operation_place(name) for name in names}
+            traced.names = {name: layer.operation_name(name) for name in names}
             traced.flat = True
         return traced
 
@@ -244,7 +234,7 @@ def _stays(layer: keras.Layer) -> bool:
     if isinstance(layer, keras.Model):
         return is_functional(layer)
     try:
-        return has_row(layer) and bool(steps_of(layer))
+        return row_of(layer) is not None and bool(steps_of(layer))
     except UnsupportedLayerError:
         return False
 
@@ -281,7 +271,10 @@ class _Builder:
         known: dict[int, int | None] = dict(zip(map(id, model.inputs), numbers, strict=True))
         for tensor, shape in zip(model.inputs, shapes, strict=False):
             self.sized[id(tensor)] = keras.KerasTensor(shape, tensor.dtype)
-        for node in _nodes_in_order(model):
+        by_depth = (getattr(model, "_functional", None) or model)._nodes_by_depth
+        for node in (node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]):
+            if node.is_input:
+                continue
             inputs = [known[id(tensor)] for tensor in node.input_tensors]
             read = [number for number in inputs if number is not None]
             if len(read) < len(inputs):
@@ -306,20 +299,23 @@ class _Builder:
         noted = len(self.calls)
         whole = len(inputs) == len(getattr(layer, "inputs", ()))  # else it reads constants too
         if isinstance(layer, keras.Model) and is_functional(layer) and whole:
-            before = self.graph.mark()
+            before = {name: copy.copy(value) for name, value in vars(self.graph).items()}
             try:
                 shapes = [self._sized(tensor).shape for tensor in node.input_tensors]
                 outputs = self._whole(name, self.walk(layer, inputs, f"{name}/", shapes))
                 self.note_own_call(layer, name, inputs, outputs)
                 return outputs
             except _ReadsConstantError:  # traced then
-                self.graph.return_to(before)
+                vars(self.graph).update(before)
                 del self.calls[noted:]
         _require_finite(layer)
-        called = _Called(*keras.tree.map_structure(
-            self._sized, (layer, node.arguments.args, node.arguments.kwargs)
-        ))  # fmt: skip
-        self._note_sizes(called, node.outputs)
+        arguments = node.arguments.args, node.arguments.kwargs
+        called = _Called(layer, *keras.tree.map_structure(self._sized, arguments))
+        left_open = any(None in one.shape[1:] for one in node.outputs)  # by the nested model
+        if left_open and not any(None in one.shape[1:] for one in called.tensors):
+            found = layer.compute_output_spec(*called.args, **called.kwargs or {})
+            for tensor, sized in zip(node.outputs, keras.tree.flatten(found), strict=True):
+                self.sized[id(tensor)] = sized
         read = map(self._sized, node.input_tensors)
         by_id = dict(zip(map(id, read), inputs, strict=True))
         numbers = [by_id[id(tensor)] for tensor in called.tensors]
@@ -331,7 +327,7 @@ class _Builder:
             try:
                 outputs = self.append_trace(called, called.trace(), numbers, name)
             except UnsupportedLayerError as error:
-                raise (refusal if has_row(layer) else error) from None
+                raise (refusal if row_of(layer) else error) from None
         nodes = self.graph.nodes[first:]
         del self.calls[noted:]  # of layers inside a traced one
         self.calls.append(LayerCall(layer, name, called.compute, nodes, numbers, outputs))
@@ -341,33 +337,35 @@ class _Builder:
         """A tensor with its sizes, if they are known; anything else unchanged."""
         return self.sized.get(id(one), one)
 
-    def _note_sizes(self, called: _Called, outputs: Sequence[keras.KerasTensor]) -> None:
-        """Notes the sizes of outputs that a nested model leaves open."""
-        left_open = any(None in one.shape[1:] for one in outputs)
-        if left_open and not any(None in one.shape[1:] for one in called.tensors):
-            found = called.layer.compute_output_spec(*called.args, **called.kwargs or {})
-            for tensor, sized in zip(outputs, keras.tree.flatten(found), strict=True):
-                self.sized[id(tensor)] = sized
-
     def append_trace(
         self, called: _Called, traced: Trace, numbers: list[int], name: str
     ) -> list[int | None]:
-        """Appends the operations of a call; returns the numbers of its outputs, as `walk`."""
-        _check_memory(called.layer, traced)
+        """Appends the operations of a call; returns the numbers of its outputs, as `walk`.
+
+        Refuses what computes more for one picture than fits into memory, as attention among pixels.
+        """
+        layer = called.layer
+        entries = sum(
+            tensor.shape.num_elements() or 0
+            for operation in traced.graph.get_operations()
+            for tensor in operation.outputs
+        )
+        needed = 2 * 4 * entries // BATCH  # two pictures are compared
+        refuse_beyond_memory(needed, f"The layer {layer.name!r} ({type(layer).__name__})")
         first = len(self.graph.nodes)
 
         def append_inner(call: Call, read: list[int], place: str) -> list[int | None]:
             """Appends a call of a layer inside the traced one, which `_stays`."""
-            layer = call.layer
-            if isinstance(layer, keras.Model):
+            if isinstance(call.layer, keras.Model):
                 shapes = [[None, *tensor.shape[1:]] for tensor in call.inputs]
-                return self._whole(place, self.walk(layer, read, f"{place}/", shapes))
-            return [self.graph.append(place, type(layer).__name__, steps_of(layer), tuple(read))]
+                return self._whole(place, self.walk(call.layer, read, f"{place}/", shapes))
+            kind = type(call.layer).__name__
+            return [self.graph.append(place, kind, steps_of(call.layer), tuple(read))]
 
-        reader = Reader(self.graph, called.layer, name, traced, append_inner, OPERATIONS)
+        reader = Reader(self.graph, layer, name, traced, append_inner, OPERATIONS)
         outputs = reader.read(numbers)
         nodes = self.graph.nodes[first:]
-        whole = LayerCall(called.layer, name, called.compute, nodes, numbers, outputs)
+        whole = LayerCall(layer, name, called.compute, nodes, numbers, outputs)
         check_traced(whole, traced.inputs)
         return self._whole(name, outputs)
 
@@ -378,20 +376,6 @@ class _Builder:
         return outputs
 
 
-def _check_memory(layer: keras.Operation, traced: Trace) -> None:
-    """Refuses a layer that computes more for one picture than fits into memory.
-
-    Attention among the pixels of a picture would end the process.
-    """
-    entries = sum(
-        tensor.shape.num_elements() or 0
-        for operation in traced.graph.get_operations()
-        for tensor in operation.outputs
-    )
-    needed = 2 * 4 * entries // BATCH  # two pictures are compared
-    refuse_beyond_memory(needed, f"The layer {layer.name!r} ({type(layer).__name__})")
-
-
 def _require_finite(layer: keras.Operation) -> None:
     for weight in getattr(layer, "weights", ()):  # plain operations have none
         if not np.isfinite(tf.reduce_sum(tf.cast(weight.value, tf.float32)).numpy()):
@@ -400,10 +384,3 @@ def _require_finite(layer: keras.Operation) -> None:
                 f"({type(layer).__name__}) hold NaN, Inf or numbers too large to be added up. "
                 "Expected finite weights: train or export the model again."
             )
-
-
-def _nodes_in_order(model: keras.Model) -> list[Any]:
-    functional = getattr(model, "_functional", None) or model  # a Sequential holds one
-    by_depth = functional._nodes_by_depth
-    in_order = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
-    return [node for node in in_order if not node.is_input]

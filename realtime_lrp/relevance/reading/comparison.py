@@ -23,7 +23,6 @@ TOLERANCE = 1e-3  # largest difference, relative to the largest output
 HALF_TOLERANCE = 0.05
 """The same where the layer computes in half precision; its nodes compute in float32."""
 
-
 _NUMBERS = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8)
 """Types of feature maps and pictures, which nodes compute in float32; others choose."""
 
@@ -48,11 +47,6 @@ class LayerCall:
         """The numbers of those outputs that depend on the picture."""
         return [number for number in self.outputs if number is not None]
 
-    @property
-    def chooses(self) -> bool:
-        """Whether rounding may change the order of what it computes, such as the best queries."""
-        return any(isinstance(node.step, Choice) for node in self.nodes)
-
     def by_layer(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The layer's outputs that depend on the picture."""
         found = zip(tf.nest.flatten(self.compute(*inputs)), self.outputs, strict=True)
@@ -60,22 +54,34 @@ class LayerCall:
 
     def by_nodes(self, inputs: Sequence[tf.Tensor]) -> list[np.ndarray]:
         """The same outputs, computed by the nodes."""
-        read = zip(self.inputs, inputs, strict=True)
         tensors = {
             number: tf.cast(one, tf.float32) if one.dtype in _NUMBERS else one
-            for number, one in read
+            for number, one in zip(self.inputs, inputs, strict=True)
         }
         for node in self.nodes:
             tensors[node.output] = node.step.forward(*(tensors[number] for number in node.inputs))
         return [tensors[number].numpy() for number in self.numbers]
 
+    def alike(self, one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+        """Whether two of its outputs agree.
+
+        Where it chooses, such as the best queries, rounding may change their order: then each
+        picture's entries may have changed places.
+        """
+        if one.shape != other.shape:
+            return False
+        largest = np.nanmax(np.abs(other), initial=1e-6, where=np.isfinite(other))
+        close = functools.partial(np.allclose, rtol=0, atol=tolerance * largest, equal_nan=True)
+        if not close(one, other) and any(isinstance(node.step, Choice) for node in self.nodes):
+            one, other = (np.sort(a.reshape(len(a), -1), 1) for a in (one, other))
+        return close(one, other)
+
 
 def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> None:
     """Refuses a layer, by its name, that computes something else than its nodes for pictures x.
 
-    `first` is the number of the tensor that is x.
-    Each layer reads what Keras has computed before it, so that no rounding adds up. The values of
-    a layer that `chooses` count in their own order.
+    `first` is the number of the tensor that is x. Each layer reads what Keras has computed before
+    it, so that no rounding adds up.
     """
     values = {first: x}
     last_reader = {number: call for call in calls for number in call.inputs}
@@ -87,21 +93,21 @@ def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> Non
         else:
             ours = [_array(values[number]) for number in call.numbers]
         for own, number, value in zip(ours, call.numbers, computed, strict=True):
-            _check_alike(call, own, _array(value), _tolerance(value))
+            expected = _array(value)
+            if not call.alike(own, expected, _tolerance(value)):
+                raise _misread(call, own, expected)
             values[number] = value
         for number in set(call.inputs):
             if last_reader[number] is call:
                 del values[number]  # a large network's tensors would not fit together
 
 
-def _check_alike(call: LayerCall, own: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+def _misread(call: LayerCall, own: np.ndarray, expected: np.ndarray) -> DamagedInputError:
     by = f"of the shape {own.shape[1:]} and not {expected.shape[1:]}"
     if own.shape == expected.shape:
-        if _alike(own, expected, tolerance, any_order=call.chooses):
-            return
         largest = float(np.abs(expected).max(initial=0))
         by = f"off by up to {np.abs(own - expected).max():.3g}, where the largest is {largest:.3g}"
-    raise DamagedInputError(
+    return DamagedInputError(
         f"The layer {call.name!r} ({type(call.layer).__name__}) computes something else than the "
         f"table of layers says ({by} on noise), so its maps would be wrong. If its `call` was "
         "replaced, make it a layer class of its own, which is then read operation by operation; "
@@ -110,17 +116,14 @@ def _check_alike(call: LayerCall, own: np.ndarray, expected: np.ndarray, toleran
 
 
 def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
-    """Refuses a traced layer, with these inputs, whose nodes compute something else than it does.
-
-    Neither may one picture of a batch change the outputs of another.
-    """
+    """Refuses a traced layer whose nodes compute something else, or that mixes pictures."""
     pictures = [noise(tensor, 2) for tensor in inputs]
     same_first = [tf.concat([one[:1], _other(one[1:])], 0) for one in pictures]
     same_last = [tf.concat([_other(one[:1]), one[1:]], 0) for one in pictures]
     computed = call.by_layer(pictures)
     tolerance = max(map(_tolerance, computed), default=TOLERANCE)
     ours, firsts, lasts = map(call.by_nodes, (pictures, same_first, same_last))
-    alike = functools.partial(_alike, tolerance=tolerance, any_order=call.chooses)
+    alike = functools.partial(call.alike, tolerance=tolerance)
     for place, (one, first, last) in enumerate(zip(ours, firsts, lasts, strict=True)):
         expected = _in_shape(_array(computed[place]), one.shape)
         if not alike(one, expected):
@@ -160,14 +163,3 @@ def _in_shape(expected: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def _tolerance(tensor: tf.Tensor) -> float:
     return HALF_TOLERANCE if tensor.dtype in (tf.bfloat16, tf.float16) else TOLERANCE
-
-
-def _alike(one: np.ndarray, other: np.ndarray, tolerance: float, any_order: bool) -> bool:
-    """Whether arrays agree; in `any_order` each picture's entries may have changed places."""
-    if one.shape != other.shape:
-        return False
-    largest = np.nanmax(np.abs(other), initial=1e-6, where=np.isfinite(other))
-    if np.allclose(one, other, rtol=0, atol=tolerance * largest, equal_nan=True):
-        return True
-    own, others = (np.sort(a.reshape(len(a), -1), 1) for a in (one, other))
-    return any_order and _alike(own, others, tolerance, any_order=False)

@@ -84,13 +84,10 @@ def _convolution(layer: keras.Layer) -> list[steps.Step]:
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
     kernel, bias = _float32(layer, "kernel", "bias")
-    step = convolutions.Convolution(kernel, bias, _geometry(layer), layer.groups)
-    return [step, *_activation(layer)]
-
-
-def _depthwise_convolution(layer: keras.Layer) -> list[steps.Step]:
-    kernel, bias = _float32(layer, "kernel", "bias")
-    step = convolutions.DepthwiseConvolution(kernel, bias, _geometry(layer))
+    if isinstance(layer, keras.layers.DepthwiseConv2D):
+        step: steps.Step = convolutions.DepthwiseConvolution(kernel, bias, _geometry(layer))
+    else:
+        step = convolutions.Convolution(kernel, bias, _geometry(layer), layer.groups)
     return [step, *_activation(layer)]
 
 
@@ -155,20 +152,14 @@ def _relu(layer: keras.Layer) -> list[steps.Step]:
     return [steps.Activation(name, function, nonnegative=True)]
 
 
-def _leaky_relu(layer: keras.Layer) -> list[steps.Step]:
-    function = functools.partial(keras.activations.leaky_relu, negative_slope=layer.negative_slope)
-    return [steps.Activation("leaky_relu", function, nonnegative=False)]
+def _signed(name: str, of: Callable[[keras.Layer], Callable[..., tf.Tensor]]) -> Translation:
+    """The row of an activation of this name with negative outputs; `of` makes it of the layer."""
+    return lambda layer: [steps.Activation(name, of(layer), nonnegative=False)]
 
 
-def _prelu(layer: keras.Layer) -> list[steps.Step]:
+def _prelu(layer: keras.Layer) -> Callable[..., tf.Tensor]:
     (slope,) = _float32(layer, "alpha")
-    function = lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)  # noqa: E731
-    return [steps.Activation("prelu", function, nonnegative=False)]
-
-
-def _elu(layer: keras.Layer) -> list[steps.Step]:
-    function = functools.partial(keras.ops.elu, alpha=layer.alpha)
-    return [steps.Activation("elu", function, nonnegative=False)]
+    return lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)
 
 
 def _batch_normalisation(layer: keras.Layer) -> list[steps.Step]:
@@ -228,7 +219,7 @@ LAYERS: dict[type, Translation] = {
     keras.layers.Conv1D: _convolution,
     keras.layers.Conv2D: _convolution,
     keras.layers.Conv3D: _convolution,
-    keras.layers.DepthwiseConv2D: _depthwise_convolution,
+    keras.layers.DepthwiseConv2D: _convolution,
     keras.layers.SeparableConv2D: _separable_convolution,
     keras.layers.Conv2DTranspose: _transposed_convolution,
     keras.layers.Dense: lambda x: [Dense(*_float32(x, "kernel", "bias")), *_activation(x)],
@@ -252,9 +243,12 @@ LAYERS: dict[type, Translation] = {
     keras.layers.UpSampling2D: _upsampling,
     keras.layers.Activation: lambda x: _activation(x) or [steps.Identity()],
     keras.layers.ReLU: _relu,
-    keras.layers.LeakyReLU: _leaky_relu,
-    keras.layers.PReLU: _prelu,
-    keras.layers.ELU: _elu,
+    keras.layers.LeakyReLU: _signed(
+        "leaky_relu",
+        lambda x: functools.partial(keras.activations.leaky_relu, negative_slope=x.negative_slope),
+    ),
+    keras.layers.PReLU: _signed("prelu", _prelu),
+    keras.layers.ELU: _signed("elu", lambda x: functools.partial(keras.ops.elu, alpha=x.alpha)),
     keras.layers.Softmax: lambda x: [steps.Softmax(x.axis)],
     keras.layers.Rescaling: _rescaling,
     keras.layers.Normalization: _normalization,
@@ -316,14 +310,10 @@ FUNCTIONS = {
 DIVISION = _expression(lambda a, b: a / b)  # division; supported only by a constant
 
 
-def _row(layer: keras.Operation) -> Translation | None:
+def row_of(layer: keras.Operation) -> Translation | None:
+    """The row for the type of a layer, if there is one."""
     full_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
     return LAYERS.get(type(layer)) or OF_APPLICATIONS.get(full_name)
-
-
-def has_row(layer: keras.Operation) -> bool:
-    """Whether there is a row for the type of a layer."""
-    return _row(layer) is not None
 
 
 def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[steps.Step]:
@@ -331,9 +321,13 @@ def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[steps.St
 
     `arguments` belong to an operation's call. Max pools are of the kind "max".
     """
-    constants = not all(map(keras.utils.is_keras_tensor, arguments))
-    if constants and type(layer) in (*EXPRESSIONS, DIVISION):  # relevance passes `x * 2` unchanged
-        return [steps.Elementwise(lambda a: layer(*_with(a, arguments)), keeps_sign=False)]
+    tensors = list(map(keras.utils.is_keras_tensor, arguments))
+    if not all(tensors) and type(layer) in (*EXPRESSIONS, DIVISION):
+
+        def with_constants(a: tf.Tensor) -> tf.Tensor:
+            return layer(*(a if one else b for one, b in zip(tensors, arguments, strict=True)))
+
+        return [steps.Elementwise(with_constants, keeps_sign=False)]  # passes `x * 2` unchanged
     if type(layer) in EXPRESSIONS:
         if len({len(tensor.shape) for tensor in arguments}) > 1:
             raise UnsupportedLayerError(layer, "its tensors have different ranks; use a layer")
@@ -342,13 +336,8 @@ def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[steps.St
         if function is keras.activations.softmax:
             return [steps.Softmax(layer.axis)]
         return [steps.Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
-    if (row := _row(layer)) is None:
+    if (row := row_of(layer)) is None:
         raise UnsupportedLayerError(layer)
     if getattr(layer, "data_format", None) == "channels_first":
         raise UnsupportedLayerError(layer, CHANNELS_FIRST)
     return row(layer)
-
-
-def _with(a: tf.Tensor, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments of a call, `a` in place of the tensor among them."""
-    return [a if keras.utils.is_keras_tensor(one) else one for one in arguments]

@@ -34,9 +34,11 @@ class Candidate:
     least: int
 
 
-def candidates(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[Candidate]:
+def candidates(
+    operations: Sequence[tf.Operation], of_picture: set[str], needed: set[str]
+) -> list[Candidate]:
     """The operations between a mean and the only tensor in which everything made of it meets."""
-    operations = [one for one in graph.get_operations() if one.name in needed]
+    operations = [one for one in operations if one.name in needed]
     found: list[Candidate] = []
     taken: set[str] = set()
     for position, operation in enumerate(operations):
@@ -45,26 +47,18 @@ def candidates(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[
             root = operation.inputs[0]
             if parts := _parts(root, operations[position:], of_picture, needed):
                 least = len(parts)
-                while len(parts) < least + 2 and (
-                    further := _with_constant(parts[-1], of_picture, needed)
-                ):
-                    parts.append(further)
+                for _ in range(2):  # a product and a sum with constants
+                    output = parts[-1].outputs[0]
+                    readers = [one for one in output.consumers() if one.name in needed]
+                    if len(readers) != 1 or readers[0].type not in ("Add", "AddV2", "Mul"):
+                        break
+                    read = [one.name for one in readers[0].inputs if one.name in of_picture]
+                    if readers[0].outputs[0].shape != output.shape or read != [output.name]:
+                        break
+                    parts.append(readers[0])
                 found.append(Candidate(root, parts, least))
                 taken.update(one.name for one in parts)
     return found
-
-
-def _with_constant(
-    before: tf.Operation, of_picture: set[str], needed: set[str]
-) -> tf.Operation | None:
-    """The product or sum with a constant that alone reads what an operation computes, if any."""
-    output = before.outputs[0]
-    readers = [one for one in output.consumers() if one.name in needed]
-    if len(readers) != 1 or readers[0].type not in ("Add", "AddV2", "Mul"):
-        return None
-    read = [one.name for one in readers[0].inputs if one.name in of_picture]
-    alike = readers[0].outputs[0].shape == output.shape
-    return readers[0] if alike and read == [output.name] else None
 
 
 def _parts(
@@ -95,10 +89,7 @@ def _parts(
 def as_normalisation(
     candidate: Candidate, constant: Callable[[tf.Tensor], tf.Tensor | None]
 ) -> list[Step]:
-    """The normalisation that the operations compute; empty if they compute something else.
-
-    `constant` gives the value of a tensor that does not depend on the picture, else None.
-    """
+    """The normalisation that the operations compute; empty if they compute something else."""
     axes = constant(candidate.operations[0].inputs[1])
     rank = candidate.root.shape.rank
     own = sorted({int(axis) % rank for axis in np.ravel(axes)}) if axes is not None else [0]
@@ -113,7 +104,10 @@ def as_normalisation(
     computed = values[candidate.operations[-1].outputs[0].name].numpy().astype(np.float64)
     if not np.isfinite(computed).all():
         return []
-    epsilon = _epsilon(candidate, constant)
+    before = next(one for one in candidate.operations if one.type in ROOTS).inputs[0].op
+    read = before.inputs if before.type in ("Add", "AddV2") else []
+    added = [constant(one) for one in read if one.name not in values]  # to the variance
+    epsilon = next((float(one) for one in added if one is not None and one.shape.rank == 0), 0.0)
     plain = Normalisation(None, None, epsilon, own)
     normal = plain.normalise(tf.constant(a)).numpy().astype(np.float64)
     if fitted := _gamma_and_beta(computed, normal, own):
@@ -131,10 +125,7 @@ def as_normalisation(
 def _gamma_and_beta(
     computed: np.ndarray, normal: np.ndarray, axes: Sequence[int]
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
-    """Gamma and beta with which `computed` is normal * gamma + beta; None if there are none.
-
-    They have entries along these axes.
-    """
+    """Gamma and beta, along axes, for computed = normal * gamma + beta; None if there are none."""
     others = tuple(axis for axis in range(normal.ndim) if axis not in axes)
     deviation = normal - normal.mean(others, keepdims=True)
     gamma = (deviation * computed).sum(others, keepdims=True)
@@ -144,13 +135,3 @@ def _gamma_and_beta(
         return None
     gamma, beta = (tf.constant(np.squeeze(one, others), tf.float32) for one in (gamma, beta))
     return gamma, beta
-
-
-def _epsilon(candidate: Candidate, constant: Callable[[tf.Tensor], tf.Tensor | None]) -> float:
-    """The constant added to the variance before its root is taken; 0 if there is none."""
-    root = next(one for one in candidate.operations if one.type in ROOTS)
-    before = root.inputs[0].op
-    parts = {one.outputs[0].name for one in candidate.operations}
-    read = before.inputs if before.type in ("Add", "AddV2") else []
-    added = [constant(one) for one in read if one.name not in parts]
-    return next((float(one) for one in added if one is not None and one.shape.rank == 0), 0.0)

@@ -5,7 +5,6 @@ the operation's outputs; most operations belong to one of a few kinds: `elementw
 `weighted_sum`. Convolutions and products with matrices are in `products.py`.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,14 +21,14 @@ from realtime_lrp.relevance.reading.reader import (
     compute_with_constants,
     shapes_of,
 )
-from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Constant, Held, Turned
+from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Held, Turned
 
 
 def unless_chained(row: Row) -> Row:
     """Makes the row of an operation that is elementwise wherever it reads a single tensor."""
 
     def chained_or_row(reader: Reader, operation: tf.Operation) -> Values:
-        chain = reader.chain(operation)
+        chain = tracing.chain_of(operation, reader.inputs(operation))
         return row(reader, operation) if chain is None else [chain]
 
     return chained_or_row
@@ -98,10 +97,9 @@ def or_choice(row: Row) -> Row:
         if row.__module__ == products.__name__:
             raise CannotReadError("multiplies whole numbers: the network is quantised")
         try:
-            chain = reader.chain(operation)
+            return unless_chained(chosen)(reader, operation)
         except CannotReadError:  # a constant that differs from picture to picture
-            chain = None
-        return chosen(reader, operation) if chain is None else [chain]
+            return chosen(reader, operation)
 
     return row_or_choice
 
@@ -115,11 +113,6 @@ def movement(reader: Reader, operation: tf.Operation) -> Values:
     return picked(reader, operation)
 
 
-def alias(reader: Reader, operation: tf.Operation) -> Values:
-    """Returns its inputs."""
-    return reader.inputs(operation)[: len(operation.outputs)]
-
-
 def cast(reader: Reader, operation: tf.Operation) -> Values:
     """Another type; all floating numbers are float32 here."""
     (tensor,) = operation.inputs
@@ -129,13 +122,9 @@ def cast(reader: Reader, operation: tf.Operation) -> Values:
     return elementwise(reader, operation)
 
 
-def of_step(make: Callable[[], steps.Step]) -> Row:
-    """Makes the row of an operation that becomes such a step on its first input."""
-
-    def row(reader: Reader, operation: tf.Operation) -> Values:
-        return reader.append(operation, [make()], [reader.held(operation.inputs[0])])
-
-    return row
+def of_step(step: steps.Step) -> Row:
+    """Makes the row of an operation that becomes this step on its first input."""
+    return lambda reader, one: reader.append(one, [step], [reader.held(one.inputs[0])])
 
 
 def reshape(reader: Reader, operation: tf.Operation) -> Values:
@@ -160,22 +149,6 @@ def transpose(reader: Reader, operation: tf.Operation) -> Values:
     return reader.append(operation, [steps.Permute(order.numpy().tolist())], [reader.held(tensor)])
 
 
-def shape_of(reader: Reader, operation: tf.Operation) -> Values:
-    """The shape, which is known."""
-    shape = operation.inputs[0].shape.as_list()
-    return [Constant(tf.constant(shape, operation.outputs[0].dtype))]
-
-
-def filled(value: float) -> Row:
-    """Makes the row of an operation that fills the shape of its input with a value."""
-
-    def row(reader: Reader, operation: tf.Operation) -> Values:
-        output = operation.outputs[0]
-        return [Constant(tf.fill(output.shape, tf.cast(value, output.dtype)))]
-
-    return row
-
-
 def addition(factors: tuple[int, int]) -> Row:
     """Makes the row of a sum or a difference; the factors of the two terms are 1 or -1."""
 
@@ -184,7 +157,7 @@ def addition(factors: tuple[int, int]) -> Row:
         many = constant is not None and constant.shape.num_elements() > 1
         if many or (factors[position] == 1 and _is_per_channel(reader, tensor, constant)):
             return _offset(reader, operation, factors)
-        if (chain := reader.chain(operation)) is not None:
+        if (chain := tracing.chain_of(operation, reader.inputs(operation))) is not None:
             return [chain]
         if constant is not None:
             raise CannotReadError("changes the shape of a tensor by a constant")
@@ -196,10 +169,7 @@ def addition(factors: tuple[int, int]) -> Row:
 def _beside_constant(
     reader: Reader, operation: tf.Operation
 ) -> tuple[tf.Tensor, tf.Tensor | None, int]:
-    """The first tensor of the picture that an operation of two reads, with its position.
-
-    Between them the other input if it is a constant.
-    """
+    """The first tensor of the picture that is read; the other input if constant; its position."""
     position = 0 if reader.constant(operation.inputs[0]) is None else 1
     constant = reader.constant(operation.inputs[1 - position])
     return operation.inputs[position], constant, position
@@ -306,13 +276,14 @@ def product(reader: Reader, operation: tf.Operation) -> Values:
                 return [value]
         if isinstance(value, Chain) and reader.trace.flat:
             reader.held(tensor)  # what follows may be a batch norm
-    if (chain := reader.chain(operation)) is not None:
+    if (chain := tracing.chain_of(operation, reader.inputs(operation))) is not None:
         return [chain]
     if scale is not None:
         return weighted_sum(reader, operation)
     return reader.append(operation, [steps.Product()], _of_one_rank(reader, operation))
 
 
+@unless_chained
 def quotient(reader: Reader, operation: tf.Operation) -> Values:
     """A quotient; its denominator counts as a constant."""
     if reader.constant(operation.inputs[1]) is not None:
@@ -322,6 +293,7 @@ def quotient(reader: Reader, operation: tf.Operation) -> Values:
     return of_operation(Quotient)(reader, operation)
 
 
+@unless_chained
 def squared_difference(reader: Reader, operation: tf.Operation) -> Values:
     """The square of a difference: the difference in proportion, the square as an activation."""
     made = [steps.Add((1, -1)), steps.Elementwise(tf.square, keeps_sign=True)]
@@ -384,7 +356,7 @@ _COMPUTED: dict[str, Row] = {
     "ConcatV2": joined,
     "Pack": stacked,
     **dict.fromkeys(("Add", "AddV2"), addition((1, 1))),
-    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), unless_chained(quotient)),
+    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), quotient),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), products.batch_product),
     **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), products.convolution),
     **dict.fromkeys(("AvgPool", "MaxPool"), pool),
@@ -393,13 +365,13 @@ _COMPUTED: dict[str, Row] = {
     "Conv2DBackpropInput": products.transposed_convolution,
     "Cast": cast,
     "Einsum": products.einsum,
-    "LogSoftmax": of_step(lambda: steps.Elementwise(tf.nn.log_softmax, keeps_sign=False)),
+    "LogSoftmax": of_step(steps.Elementwise(tf.nn.log_softmax, keeps_sign=False)),
     "MatMul": products.matrix_product,
     "Mul": product,
     "PadV2": padded,
-    "Softmax": of_step(steps.Softmax),
-    "SquaredDifference": unless_chained(squared_difference),
-    "StopGradient": of_step(traced_steps.Stopped),
+    "Softmax": of_step(steps.Softmax()),
+    "SquaredDifference": squared_difference,
+    "StopGradient": of_step(traced_steps.Stopped()),
     "Sub": addition((1, -1)),
     "TopKV2": picked,
     "Transpose": transpose,
@@ -409,11 +381,12 @@ OPERATIONS: dict[str, Row] = {
     **{kind: or_choice(row) for kind, row in _COMPUTED.items()},
     **dict.fromkeys(
         ("Identity", "IdentityN", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape"),
-        alias,
+        lambda reader, one: reader.inputs(one)[: len(one.outputs)],
     ),
-    "OnesLike": filled(1),
-    "Shape": shape_of,
-    "ZerosLike": filled(0),
+    # shapes are known
+    "OnesLike": lambda reader, one: [tf.ones(one.outputs[0].shape, one.outputs[0].dtype)],
+    "Shape": lambda reader, one: [tf.constant(one.inputs[0].shape.as_list(), one.outputs[0].dtype)],
+    "ZerosLike": lambda reader, one: [tf.zeros(one.outputs[0].shape, one.outputs[0].dtype)],
 }
 """Type of an operation -> its row. A stranger's SavedModel may consist of those that only compute:
 TensorFlow must describe them as without state, and they may take neither text nor functions."""

@@ -73,11 +73,10 @@ def transposed_convolution(reader: Reader, operation: tf.Operation) -> Values:
 def matrix_product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of two matrices [rows, columns]."""
     kernel = reader.constant(operation.inputs[1])
-    if kernel is not None and not operation.get_attr("transpose_a"):
-        if operation.get_attr("transpose_b"):
-            kernel = tf.transpose(kernel)
-        return _dense(reader, operation, kernel)
-    raise CannotReadError(MIXES)
+    if kernel is None or operation.get_attr("transpose_a"):
+        raise CannotReadError(MIXES)
+    turned = operation.get_attr("transpose_b")
+    return _dense(reader, operation, tf.transpose(kernel) if turned else kernel)
 
 
 def batch_product(reader: Reader, operation: tf.Operation) -> Values:
@@ -101,10 +100,7 @@ def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> Values
 def _other_product(
     reader: Reader, operation: tf.Operation, compute: Compute | None = None
 ) -> Values:
-    """A product of two tensors of the picture, or of one with constants that are no weights.
-
-    `compute` is a faster way to compute it of two tensors.
-    """
+    """A product of two tensors of the picture, or of one with constants that are no weights."""
     held = list(map(reader.held, reader.from_picture(operation)))
     kind = MatrixProduct if len(held) == 2 else WeightedSum
     if compute is None or len(held) < 2:

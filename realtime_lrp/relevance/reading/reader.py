@@ -17,14 +17,7 @@ from realtime_lrp.relevance.network.traced_steps import BATCH, Choice, kept_shap
 from realtime_lrp.relevance.reading import tracing
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
-from realtime_lrp.relevance.reading.tracing import (
-    CannotReadError,
-    Chain,
-    Constant,
-    Held,
-    Turned,
-    Value,
-)
+from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Held, Turned, Value
 
 Values = Sequence[Value | None]
 """The values of an operation's outputs, None for those that nothing reads."""
@@ -69,40 +62,41 @@ class Reader:
 
         Returns the numbers of its outputs, None for one that does not depend on the picture.
         """
+        operations = self.trace.graph.get_operations()
         for tensor, number in zip(self.trace.inputs, numbers, strict=True):
             self.values[tensor.name] = Held(number, tuple(tensor.shape))
-        of_picture = self._of_picture()
+        of_picture = set(self.values)  # the names of the tensors that depend on the picture
+        for operation in operations:
+            if any(tensor.name in of_picture for tensor in operation.inputs):
+                of_picture.update(tensor.name for tensor in operation.outputs)
         needed, skipped = self._needed(of_picture)
-        norms = candidates(self.trace.graph, of_picture, needed) if self.trace.flat else []
+        norms = candidates(operations, of_picture, needed) if self.trace.flat else []
         by_output = {one.operations[-1].name: one for one in norms}
         single = needed - {part.name for one in norms for part in one.operations}
-        for operation in self.trace.graph.get_operations():
-            calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
-            call = next((one for one in calls if one in skipped), None)
-            try:
+        outputs: list[int | None] = []
+        try:
+            for operation in operations:
+                calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
+                call = next((one for one in calls if one in skipped), None)
                 if call and call.outputs[0].name not in self.values:
                     self._append_call(call)
                 elif call is None and operation.name in by_output:
                     self._read_norm(by_output[operation.name])
                 elif call is None and operation.name in single:
                     self._read(operation)
-            except CannotReadError as error:
-                raise self._refusal(operation, str(error)) from None
-        return [self._output(tensor) for tensor in self.trace.outputs]
-
-    def _of_picture(self) -> set[str]:
-        """The names of the tensors that depend on the picture."""
-        names = {tensor.name for tensor in self.trace.inputs}
-        for operation in self.trace.graph.get_operations():
-            if any(tensor.name in names for tensor in operation.inputs):
-                names.update(tensor.name for tensor in operation.outputs)
-        return names
+            for tensor in self.trace.outputs:
+                operation = tensor.op
+                of_pictures = self.constant(tensor) is None
+                outputs.append(self.held(tensor).number if of_pictures else None)
+        except CannotReadError as error:
+            place = self.trace.names.get(operation.name) or self.trace.places.get(operation.name)
+            where = f" in {place!r}" if place else ""
+            why = f"its operation {operation.type}{where} {error}"
+            raise UnsupportedLayerError(self.layer, why, "OPERATIONS", "operations.py") from None
+        return outputs
 
     def _needed(self, of_picture: set[str]) -> tuple[set[str], list[tracing.Call]]:
-        """The names of the operations that outputs depend on, and the calls of layers with rows.
-
-        The operations inside such a layer are not needed.
-        """
+        """The names of the operations that outputs depend on, and the calls of layers with rows."""
         found: set[str] = set()
         calls: list[tracing.Call] = []
         left = list(self.trace.outputs)
@@ -143,12 +137,9 @@ class Reader:
     def _read(self, operation: tf.Operation) -> None:
         if operation.outputs and operation.outputs[0].name in self.values:
             return
-        names = [tensor.name for tensor in operation.outputs]
-        for name, value in zip(names, self._outputs(operation), strict=True):
+        for tensor, value in zip(operation.outputs, self._outputs(operation), strict=True):
             if value is not None:
-                self.values[name] = value
-        for tensor in operation.outputs:
-            value = self.values.get(tensor.name)
+                self.values[tensor.name] = value
             if isinstance(value, Chain) and len(value.types) >= MAX_CHAIN:
                 self.held(tensor)
 
@@ -160,15 +151,12 @@ class Reader:
             raise CannotReadError("repeats or chooses other operations (control flow)")
         captured = self.trace.captured.get(f"{operation.name}:0")
         if captured is not None:
-            return [Constant(captured)]
-        if not self.from_picture(operation):
-            return self._computed_constants(operation, self.constants(operation))
-        if kind not in self.rows:
-            raise CannotReadError("has no rule")
-        return self.rows[kind](self, operation)
-
-    def _computed_constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> Values:
-        """Computes the outputs of an operation that depends on constants alone."""
+            return [captured]
+        if self.from_picture(operation):
+            if kind not in self.rows:
+                raise CannotReadError("has no rule")
+            return self.rows[kind](self, operation)
+        inputs = self.constants(operation)
         self.constant_bytes += tracing.bytes_of_outputs(operation, inputs)
         weights = sum(map(tracing.bytes_of, self.trace.captured.values()))
         if self.constant_bytes > MAX_CONSTANT_BYTES + MAX_CONSTANT_FACTOR * weights:
@@ -177,28 +165,11 @@ class Reader:
                 "bytes"
             )
         try:
-            return [Constant(value) for value in tracing.run(operation, inputs)]
+            return tracing.run(operation, inputs)
         except (MemoryError, tf.errors.ResourceExhaustedError):
             raise CannotReadError("computes a constant that does not fit into memory") from None
         except tf.errors.OpError as error:
             raise CannotReadError(f"cannot be computed ({first_line(error)})") from None
-
-    def _output(self, tensor: tf.Tensor) -> int | None:
-        if isinstance(self.values[tensor.name], Constant):
-            return None
-        try:
-            return self.held(tensor).number
-        except CannotReadError as error:
-            raise self._refusal(tensor.op, str(error)) from None
-
-    def _refusal(self, operation: tf.Operation, why: str) -> UnsupportedLayerError:
-        """The error for an operation; it names operation, layer and location."""
-        place = self.trace.names.get(operation.name) or self.trace.places.get(operation.name)
-        where = f" in {place!r}" if place else ""
-        return UnsupportedLayerError(
-            self.layer, f"its operation {operation.type}{where} {why}", "OPERATIONS",
-            "operations.py",
-        )  # fmt: skip
 
     def inputs(self, operation: tf.Operation) -> list[Value]:
         """The inputs of an operation."""
@@ -207,7 +178,7 @@ class Reader:
     def constant(self, tensor: tf.Tensor) -> tf.Tensor | None:
         """The value of a tensor that does not depend on the picture, else None."""
         value = self.values[tensor.name]
-        return value.value if isinstance(value, Constant) else None
+        return value if tf.is_tensor(value) else None
 
     def constants(self, operation: tf.Operation) -> list[tf.Tensor | None]:
         """The values of an operation's inputs, None for those that depend on the picture."""
@@ -217,14 +188,10 @@ class Reader:
         """The inputs of an operation that depend on the picture."""
         return [tensor for tensor in operation.inputs if self.constant(tensor) is None]
 
-    def chain(self, operation: tf.Operation) -> Chain | None:
-        """The operation as a part of a chain, see `chain_of`."""
-        return tracing.chain_of(operation, self.inputs(operation))
-
     def held(self, tensor: tf.Tensor) -> Held:
         """The tensor in the graph; a chain becomes a node."""
         value = self.values[tensor.name]
-        if isinstance(value, Constant):
+        if tf.is_tensor(value):
             raise CannotReadError("reads a constant where a tensor of the picture is expected")
         if isinstance(value, Held):
             return value

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -23,79 +23,105 @@ from realtime_lrp.system.program import TRACING
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call of a layer inside the traced one.
-
-    `place` has the names of the layers around it and its own, "mlp/dense".
-    """
+    """A call of a layer inside the traced one."""
 
     layer: keras.Layer
-    place: str
+    place: str  # the names of the layers around it and its own, "mlp/dense"
     inputs: list[tf.Tensor]
     outputs: list[tf.Tensor]
 
 
 @dataclass
 class Trace:
-    """The operations of a layer."""
+    """The operations of a layer, and the calls of layers inside it that have a row."""
 
-    graph: tf.Graph
-    inputs: list[tf.Tensor]
-    outputs: list[tf.Tensor]
+    # whether calls of an inner layer are recorded as such
+    stays: Callable[[keras.Layer], bool]
+    graph: tf.Graph = None
+    inputs: list[tf.Tensor] = field(default_factory=list)
+    outputs: list[tf.Tensor] = field(default_factory=list)
+    # the keys of the outputs, where the layer returns a dictionary
+    output_names: list[str] = field(default_factory=list)
     # name of a placeholder -> the value or the variable that it stands for
-    captured: dict[str, tf.Tensor]
+    captured: dict[str, tf.Tensor] = field(default_factory=dict)
     # name of a tensor -> the call of an inner layer that computes it
     calls: dict[str, Call] = field(default_factory=dict)
     # name of an operation -> the names of the inner layers around it, "mlp/dense"
     places: dict[str, str] = field(default_factory=dict)
-    # the keys of the outputs, where the layer returns a dictionary
-    output_names: list[str] = field(default_factory=list)
     flat: bool = False  # whether layers became operations before, as in a SavedModel
     # name of an operation -> what its node is called, where it has a name of its own
     names: dict[str, str] = field(default_factory=dict)
+    _inside: list[str] = field(default_factory=list)  # the names of the layers that are running
 
+    def run(
+        self,
+        compute: Callable[..., Any],
+        inputs: Sequence[keras.KerasTensor],
+        inner: Sequence[keras.Layer],
+    ) -> None:
+        """Traces a function of tensors of which no size but the batch's is open.
 
-def trace(
-    compute: Callable[..., Any],
-    inputs: Sequence[tuple[Sequence[int | None], str]],
-    inner: Sequence[keras.Layer],
-    stays: Callable[[keras.Layer], bool],
-) -> Trace:
-    """Traces a function of tensors of these shapes, with the batch, and types.
+        `inner` are the layers that it calls, at any depth.
+        """
 
-    No size but the batch's may be open. Calls of `inner` layers, at any depth, are
-    recorded as such where `stays` is true.
-    """
-    recorder = _Recorder(stays)
-    names: list[str] = []
+        def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
+            self.graph = tf.compat.v1.get_default_graph()
+            outputs = compute(*tensors)
+            if isinstance(outputs, dict):
+                self.output_names = sorted(outputs)
+            return tf.nest.flatten(outputs)
 
-    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        recorder.graph = tf.compat.v1.get_default_graph()
-        outputs = compute(*tensors)
-        if isinstance(outputs, dict):
-            names.extend(sorted(outputs))
-        return tf.nest.flatten(outputs)
+        specs = [
+            tf.TensorSpec([BATCH, *one.shape[1:]], one.dtype, name=f"input_{index}")
+            for index, one in enumerate(inputs)
+        ]
+        with TRACING, _inlined(), ExitStack() as stack:
+            for layer in inner:
+                # The instance's own attribute hides the method of its class.
+                object.__setattr__(layer, "call", self._watched(layer, layer.call))
+                stack.callback(object.__delattr__, layer, "call")
+            function = tf.function(traced, autograph=False).get_concrete_function(*specs)
+        self.outputs = list(function.outputs)
+        self.inputs = function.inputs[: len(specs)]
+        captured = zip(function.inputs[len(specs) :], function.captured_inputs, strict=True)
+        self.captured = {placeholder.name: value for placeholder, value in captured}
 
-    shapes = [
-        tf.TensorSpec([BATCH, *shape[1:]], dtype, name=f"input_{index}")
-        for index, (shape, dtype) in enumerate(inputs)
-    ]
-    with TRACING, recorder.recording(inner), _inlined():
-        function = tf.function(traced, autograph=False).get_concrete_function(*shapes)
-    own = function.inputs[: len(shapes)]
-    captured = zip(function.inputs[len(shapes) :], function.captured_inputs, strict=True)
-    return Trace(
-        function.graph, own, list(function.outputs),
-        {placeholder.name: value for placeholder, value in captured},
-        recorder.calls, recorder.places, names,
-    )  # fmt: skip
+    def _watched(self, layer: keras.Layer, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if tf.compat.v1.get_default_graph() is not self.graph:
+                return call(*args, **kwargs)  # in the body of a loop
+            before = len(self.graph.get_operations())
+            self._inside.append(layer.name)
+            place = "/".join(self._inside)
+            try:
+                outputs = call(*args, **kwargs)
+                self._record(layer, place, args, kwargs, outputs)
+            finally:
+                for operation in self.graph.get_operations()[before:]:
+                    self.places.setdefault(operation.name, place)
+                self._inside.pop()
+            return outputs
+
+        return watched
+
+    def _record(self, layer: keras.Layer, place: str, args: Any, kwargs: Any, outputs: Any) -> None:
+        """Records a call that reads nothing but its first argument."""
+        inputs = tf.nest.flatten(args[:1])
+        computed = tf.nest.flatten(outputs)
+        if any(map(tf.is_tensor, tf.nest.flatten((args[1:], kwargs)))):
+            return
+        if not all(map(tf.is_symbolic_tensor, (*inputs, *computed))):
+            return
+        read = {tensor.name for tensor in inputs}
+        if self.stays(layer) and read.isdisjoint(tensor.name for tensor in computed):
+            call = Call(layer, place, inputs, computed)
+            self.calls |= {tensor.name: call for tensor in computed}
 
 
 @contextmanager
 def _inlined() -> Iterator[None]:
-    """Functions that TensorFlow would compile by themselves become part of the trace.
-
-    Work done picture by picture, such as `keras.ops.map`, is traced for all at once.
-    """
+    """Functions that TensorFlow would compile, or run picture by picture, are traced whole."""
     eager = tf.config.functions_run_eagerly()
     map_fn = tf.map_fn
     tf.config.run_functions_eagerly(True)
@@ -107,70 +133,11 @@ def _inlined() -> Iterator[None]:
         tf.config.run_functions_eagerly(eager)
 
 
-class _Recorder:
-    """Watches the calls of inner layers while a layer is traced."""
-
-    def __init__(self, stays: Callable[[keras.Layer], bool]) -> None:
-        self.graph: tf.Graph | None = None
-        self.calls: dict[str, Call] = {}
-        self.places: dict[str, str] = {}
-        self._stays = stays
-        self._names: list[str] = []
-
-    @contextmanager
-    def recording(self, inner: Sequence[keras.Layer]) -> Iterator[None]:
-        with ExitStack() as stack:
-            for layer in inner:
-                # The instance's own attribute hides the method of its class.
-                object.__setattr__(layer, "call", self._watched(layer, layer.call))
-                stack.callback(object.__delattr__, layer, "call")
-            yield
-
-    def _watched(self, layer: keras.Layer, call: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(call)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            if tf.compat.v1.get_default_graph() is not self.graph:
-                return call(*args, **kwargs)  # in the body of a loop
-            before = len(self.graph.get_operations())
-            self._names.append(layer.name)
-            try:
-                outputs = call(*args, **kwargs)
-                self._record(layer, args, kwargs, outputs)
-            finally:
-                place = "/".join(self._names)
-                for operation in self.graph.get_operations()[before:]:
-                    self.places.setdefault(operation.name, place)
-                self._names.pop()
-            return outputs
-
-        return watched
-
-    def _record(self, layer: keras.Layer, args: Any, kwargs: Any, outputs: Any) -> None:
-        """Records a call that reads nothing but its first argument."""
-        inputs = tf.nest.flatten(args[:1])
-        computed = tf.nest.flatten(outputs)
-        if any(map(tf.is_tensor, tf.nest.flatten((args[1:], kwargs)))):
-            return
-        if not all(map(tf.is_symbolic_tensor, (*inputs, *computed))):
-            return
-        read = {tensor.name for tensor in inputs}
-        if self._stays(layer) and read.isdisjoint(tensor.name for tensor in computed):
-            call = Call(layer, "/".join(self._names), inputs, computed)
-            self.calls |= {tensor.name: call for tensor in computed}
-
-
 MIXES = "mixes the pictures of a batch"
 
 
 class CannotReadError(Exception):
     """An operation cannot be explained; the message says why, to follow its name."""
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A value that does not depend on the picture: an eager tensor."""
-
-    value: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -208,7 +175,8 @@ class Turned:
     move: Callable[[tf.Tensor], tf.Tensor]
 
 
-Value = Constant | Held | Chain | Turned
+Value: TypeAlias = tf.Tensor | Held | Chain | Turned
+"""The meaning of a traced tensor; one that does not depend on the picture is an eager tensor."""
 
 
 def run(operation: tf.Operation, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -262,13 +230,20 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
     attributes = [name for name in names if name not in from_inputs and name[0] != "_"]
     named = _python_names(operation.type, (*(one.name for one in inputs), *attributes))
     fixed = {named[name]: operation.get_attr(name) for name in attributes}
-    lengths = [(named[one.name], _length(operation, one)) for one in inputs]
+    lengths = {}  # of inputs that are lists
+    for one in inputs:
+        if one.number_attr:
+            lengths[one.name] = operation.get_attr(one.number_attr)
+        elif one.type_list_attr:
+            lengths[one.name] = len(operation.get_attr(one.type_list_attr))
 
     def compute(*values: tf.Tensor) -> Any:
         left = iter(values)
         arguments = {
-            name: next(left) if length is None else list(itertools.islice(left, length))
-            for name, length in lengths
+            named[one.name]: list(itertools.islice(left, lengths[one.name]))
+            if one.name in lengths
+            else next(left)
+            for one in inputs
         }
         return function(**arguments, **fixed)
 
@@ -285,24 +260,12 @@ def _updated(values: tf.Tensor, update: tf.Tensor, begin: tf.Tensor) -> tf.Tenso
 
 @functools.cache
 def _python_names(kind: str, names: tuple[str, ...]) -> dict[str, str]:
-    """The names of inputs and attributes in the function of `tf.raw_ops`.
-
-    A few differ from the operation's own: "reduction_indices" of sums is "axis" there.
-    """
+    """The names in `tf.raw_ops` of inputs and attributes; a few differ from the operation's own."""
     signature = inspect.signature(getattr(tf.raw_ops, kind))
     parameters = [one for one in signature.parameters if one != "name"]
     others = [one for one in parameters if one not in names]
     renamed = [one for one in names if one not in parameters]
     return {**{one: one for one in names}, **dict(zip(renamed, others, strict=True))}
-
-
-def _length(operation: tf.Operation, argument: Any) -> int | None:
-    """How many inputs an argument of an operation takes; None where it is no list."""
-    if argument.number_attr:
-        return operation.get_attr(argument.number_attr)
-    if argument.type_list_attr:
-        return len(operation.get_attr(argument.type_list_attr))
-    return None
 
 
 AS_ACTIVATION = {
@@ -322,13 +285,13 @@ COMPARISONS = {"ClipByValue", "Greater", "GreaterEqual", "Less", "LessEqual", "M
 def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     """An operation as a part of a chain; None if it has several roots or changes the shape."""
     shape = tuple(operation.outputs[0].shape)
-    parts = [as_chain(value) for value in inputs if not isinstance(value, Constant)]
+    parts = [as_chain(value) for value in inputs if not tf.is_tensor(value)]
     root = parts[0].root
     if any(part.root != root for part in parts) or root.shape != shape:
         return None
     compute = compute_of(operation)
     operands = [
-        of_any_batch(value.value, shape) if isinstance(value, Constant) else as_chain(value).compute
+        of_any_batch(value, shape) if tf.is_tensor(value) else as_chain(value).compute
         for value in inputs
     ]
 
@@ -352,16 +315,12 @@ def of_any_batch(constant: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
     value = tf.cast(constant, tf.float32) if constant.dtype.is_floating else constant
     if value.shape.rank < len(shape) or value.shape.rank == 0 or value.shape[0] == 1:
         return value
-    if value.shape[0] != BATCH or not _alike(value):
+    alike = value == value[:1]
+    if value.dtype.is_floating:  # products of matrices round
+        alike = tf.abs(value - value[:1]) <= 1e-6 * tf.reduce_max(tf.abs(value))
+    if value.shape[0] != BATCH or not tf.reduce_all(alike):
         raise CannotReadError("reads a constant that differs from picture to picture of a batch")
     return value[:1]
-
-
-def _alike(value: tf.Tensor) -> bool:
-    """Whether all pictures have the same values, except for what products of matrices round."""
-    if not value.dtype.is_floating:
-        return bool(tf.reduce_all(value == value[:1]))
-    return bool(tf.reduce_all(tf.abs(value - value[:1]) <= 1e-6 * tf.reduce_max(tf.abs(value))))
 
 
 def step_of(chain: Chain) -> Elementwise:

@@ -57,12 +57,6 @@ def through_function(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     return [s * (at.output / stabilise(at.inputs[0], STABILISER))]
 
 
-def _keeps_zero(step: steps.Step, a: tf.Tensor) -> bool:
-    """Whether a function is 0 at 0. Else relevance of such entries is no multiple of them."""
-    with tf.init_scope():
-        return not tf.reduce_any(step.forward(tf.zeros([1, *a.shape[1:]])) != 0)
-
-
 def through_weights(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """The rule epsilon; the bias takes its share."""
     bias = cast(Linear, at.node.step).bias
@@ -147,8 +141,11 @@ def bound(rule: StepRule, absorb: bool, divides: bool) -> BoundStepRule:
             s = at.arriving / stabilise(at.output, STABILISER)
         else:
             return None
-        if rule is through_function and not _keeps_zero(at.node.step, at.inputs[0]):
-            return None
+        if rule is through_function:  # relevance of entries 0 is a multiple of them if it keeps 0
+            with tf.init_scope():
+                of_zeros = at.node.step.forward(tf.zeros([1, *at.inputs[0].shape[1:]]))
+                if tf.reduce_any(of_zeros != 0):
+                    return None
         handed = rule(at, s, absorb)
         parts = [
             None if part is None else Multiple(a * part, part)
@@ -170,9 +167,3 @@ def has_attention(graph: Graph) -> bool:
             if node:
                 return True
     return False
-
-
-def differ_from_epsilon(graph: Graph) -> bool:
-    """Whether a network has steps for which these rules differ from the rules of `epsilon`."""
-    kinds = (Normalisation, Offset, MatrixProduct)
-    return any(isinstance(node.step, kinds) for node in graph.nodes)

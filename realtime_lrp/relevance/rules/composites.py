@@ -1,11 +1,9 @@
-"""Composites: tables that say which rule each layer follows. Names are zennit's.
-
-To add a composite, add a row to `COMPOSITES`.
-"""
+"""Composites: which rule each layer follows; rows of `COMPOSITES`. Names are zennit's."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
@@ -120,11 +118,9 @@ class Composite:
         return bound
 
 
-EPSILON = ((any_layer, Epsilon()),)
-"""The last row of every composite named `epsilon_...`: dense layers."""
+EPSILON = ((any_layer, Epsilon()),)  # of dense layers in every composite named `epsilon_...`
 
-TINY_EPSILON = ((any_layer, Epsilon(attention.STABILISER)),)
-"""The only row of composites for transformers."""
+TINY_EPSILON = ((any_layer, Epsilon(attention.STABILISER)),)  # of composites for transformers
 
 COMPOSITES: dict[str, Composite] = {
     "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus())), absorb_bias=False),
@@ -165,9 +161,8 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
     rows = []
     undecided = graph.with_weights
     for pattern, rule in layers.items():
-        matches = layer_matcher(pattern)
-        rule = rule_named(rule) if isinstance(rule, str) else rule
-        rows.append((lambda node, context, matches=matches: matches(node), rule))
+        matches = partial(_matches, pattern)
+        rows.append((matches, rule_named(rule) if isinstance(rule, str) else rule))
         if any(map(matches, undecided)):
             undecided = [node for node in undecided if not matches(node)]
         elif any(map(matches, graph.with_weights)):
@@ -187,14 +182,7 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
     return replace(composite, overrides=(*rows, *composite.overrides))
 
 
-def layer_matcher(pattern: str) -> Callable[[Node], bool]:
-    """Makes a function that says whether a node's layer matches a pattern by name or type.
-
-    "conv" matches every call of that layer, "conv:2" its second one.
-    """
-
-    def matches(node: Node) -> bool:
-        without_call = node.layer.split(":")[0]
-        return any(fnmatchcase(name, pattern) for name in (node.layer, without_call, node.kind))
-
-    return matches
+def _matches(pattern: str, node: Node, context: LayerContext | None = None) -> bool:
+    """Whether a layer matches a pattern: "conv" every call of a layer, "conv:2" its second one."""
+    names = node.layer, node.layer.split(":")[0], node.kind
+    return any(fnmatchcase(name, pattern) for name in names)

@@ -20,10 +20,7 @@ from realtime_lrp.relevance.rules.rules import LayerContext
 def layer_contexts(
     graph: Graph, shape: tuple[int, int, int], box: tuple[np.ndarray, np.ndarray] | None
 ) -> dict[int, LayerContext]:
-    """The context of each layer with weights of a canonised network, by output number.
-
-    Pictures are (H, W, C); `box` has the lowest and highest of them.
-    """
+    """The context of each layer with weights, by output number, for pictures (H, W, C) in a box."""
     supports = compute_supports(graph, shape)
     nonnegative = graph.nonnegative()
     inputs = graph.computed({0: supports[0]}, Linear)
@@ -43,10 +40,7 @@ def layer_contexts(
 
 
 def count_operations(graph: Graph) -> tuple[int, int]:
-    """(floating point operations, weights) of the layers with weights, biases not counted.
-
-    The operations are counted for one forward pass of one picture.
-    """
+    """(floating point operations of a forward pass of a picture, weights without biases)."""
     operations = weights = 0
     for node in graph.with_weights:
         step = cast(Linear, node.step)

@@ -32,23 +32,16 @@ Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | Shares]
 
 @dataclass(frozen=True)
 class LayerContext:
-    """Facts for a rule about a layer, beyond its weights.
-
-    Attributes:
-      name: the layer's name.
-      nonnegative: whether the layer's input can never hold a negative entry.
-      support: [1, ...], shaped like the layer's input: 1 for content, 0 on explicit padding.
-      is_input: whether no other layer with weights precedes it.
-      box: for an input layer the lowest and highest values of its input, [1, ...] each.
-      absorb_bias: whether biases take a share of the relevance, which does not reach the inputs.
-    """
+    """Facts for a rule about a layer, beyond its weights."""
 
     name: str = ""
-    nonnegative: bool = False
+    nonnegative: bool = False  # whether the layer's input can never hold a negative entry
+    # [1, ...], shaped like the layer's input: 1 for content, 0 on explicit padding
     support: tf.Tensor | None = None
-    is_input: bool = False
+    is_input: bool = False  # whether no other layer with weights precedes it
+    # for an input layer the lowest and highest values of its input, [1, ...] each
     box: tuple[tf.Tensor, tf.Tensor] | None = None
-    absorb_bias: bool = False
+    absorb_bias: bool = False  # whether biases take relevance, which does not reach the inputs
 
     def bias(self, layer: Linear, modify: Modify) -> tf.Tensor | None:
         """The modified bias, or None where biases take no share."""
@@ -167,8 +160,15 @@ def _one_sign(
     if context.nonnegative:
         weights = layer.modified(mine)
         return lambda a, relevance: share([(a, weights, bias)], relevance)
-    terms = sharing.terms_by_sign(layer, mine, other, bias)
-    return lambda a, relevance: share(terms(a), relevance)
+    if (both := layer.stacked(mine, other)) is not None:
+        return lambda a, relevance: share(
+            [(tf.concat([positive(a), negative(a)], -1), both, bias)], relevance
+        )
+    by_mine = layer.modified(mine)
+    by_other = layer.modified(other)
+    return lambda a, relevance: share(
+        [(positive(a), by_mine, bias), (negative(a), by_other, None)], relevance
+    )
 
 
 @dataclass(frozen=True)
@@ -323,10 +323,7 @@ RULES: dict[str, type[Rule]] = {
 
 
 def taking_several(rules: Mapping[int, Rule]) -> set[int]:
-    """The output numbers of layers whose rules also take R with an axis more, see `sharing.py`.
-
-    All rules of this file do. Rules that a program adds to `RULES` may not.
-    """
+    """The numbers of layers whose rules take R with an axis more: all of ours, see `sharing.py`."""
     return {number for number, rule in rules.items() if type(rule).__module__ == __name__}
 
 

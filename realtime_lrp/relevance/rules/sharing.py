@@ -6,11 +6,11 @@ common. What biases took is then not counted.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.linear import Linear, Modify, Weights
+from realtime_lrp.relevance.network.linear import Linear, Weights
 from realtime_lrp.relevance.network.steps import STABILISER, stabilise
 
 Shares = list[tf.Tensor]
@@ -58,18 +58,6 @@ def adjoint(layer: Linear, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> 
     flat = tf.reshape(s, [-1, *s.shape[2:]])
     each = layer.transpose(flat, weights, tf.concat([tf.shape(flat)[:1], shape[1:]], 0))
     return tf.reshape(each, tf.concat([tf.shape(s)[:2], shape[1:]], 0))
-
-
-def terms_by_sign(
-    layer: Linear, mine: Modify, other: Modify, bias: tf.Tensor | None
-) -> Callable[[tf.Tensor], list[Term]]:
-    """Makes a -> terms for inputs of both signs: a+ times mine(w), a- times other(w)."""
-    both = layer.stacked(mine, other)
-    if both is not None:
-        return lambda a: [(tf.concat([positive(a), negative(a)], -1), both, bias)]
-    of_positive = layer.modified(mine)
-    of_negative = layer.modified(other)
-    return lambda a: [(positive(a), of_positive, bias), (negative(a), of_negative, None)]
 
 
 def divided(layer: Linear, terms: Sequence[Term], s: tf.Tensor) -> Shares:

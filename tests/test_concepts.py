@@ -366,6 +366,6 @@ def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extr
     if cells is None:
         assert grid is None and not {"first", "hidden"} & names
     else:
-        assert (grid.rows, grid.columns, grid.cells.tolist()) == (ROWS, COLUMNS, cells)
+        assert grid.tolist() == cells
         assert {"first", "hidden"} < names
         assert explainer.concept_layer == "hidden"

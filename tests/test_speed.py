@@ -22,7 +22,7 @@ from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.device import Device
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
-from realtime_lrp.relevance.maps import compiled, perturbed
+from realtime_lrp.relevance.maps import compiled, layer_views, perturbed
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import steps_of
@@ -215,7 +215,8 @@ def test_a_batch_is_halved_where_a_device_has_too_little_memory():
 
 def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
     explainer = Explainer(model)
-    monkeypatch.setattr(compiled, "available_bytes", lambda: 3 * explainer._plans[0].activations)
+    for module in (compiled, layer_views):
+        monkeypatch.setattr(module, "available_bytes", lambda: 3 * explainer._plans[0].activations)
     assert explainer.pictures_at_once() == 1
     with pytest.raises(UnavailableError, match=r"The maps of 5000 pictures need 0\.0\d GiB"):
         explainer(np.zeros((5000, 16, 16, 3), np.float32))

@@ -97,6 +97,9 @@ class Explainer(ConceptViews):
       stride: (rows, columns), the stride of the first layers over the pixels. Above 1 it leaves a
         grid in the maps, which is smoothed away where they are drawn.
       classes: the number of scores.
+      segments: whether the network gives classes for every place of a picture.
+      places: the rows and columns of a segmentation's answer.
+      background: its class that stands for no thing, -1 for none.
       passes: how many perturbed pictures SmoothGrad and integrated gradients pass forward.
       target: what is explained if the call does not say, a `Target`.
       read_target: makes a `Target` of what the argument `target` takes, or raises UsageError.
@@ -104,6 +107,8 @@ class Explainer(ConceptViews):
       exact_forward: whether the forward pass is float32.
       signs: whether the map, and each of `also`, can have negative entries for the own target.
       follows_rules: whether the map, and each of `also`, follows the rules of a composite.
+      gives_biases_nothing: whether no bias takes relevance of the map, as in zplus.
+      starts_with_scores: whether relevance starts with scores, as in LRP, rather than with 1.
       rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
       differences: whether the map, and each of `also`, adds up to a difference of scores, as
         integrated gradients do.
@@ -167,7 +172,9 @@ class Explainer(ConceptViews):
         self.classes = checks.count_classes(graph)
         folded = canonise(graph)
         checks.check_labels(labels, self.classes, graph)
-        graph.background = background_of(labels, self.classes)
+        self.background = graph.background = background_of(labels, self.classes)
+        self.segments = graph.places is not None
+        self.places = graph.places or (1, 1)
         self._resolve = TargetResolver(self.classes, labels, graph.places, contrast)
         self.read_target = self._resolve.read
 
@@ -199,6 +206,8 @@ class Explainer(ConceptViews):
             graph.nodes[number - 1].layer: str(rule) for number, rule in plans[0].rules.items()
         }
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
+        self.gives_biases_nothing = not plans[0].absorbing
+        self.starts_with_scores = plans[0].method.starts_with_scores
         self.differences = tuple(plan.difference for plan in plans)
         self.passes = sum(plan.samples for plan in plans)
         self._graph = graph
@@ -206,6 +215,7 @@ class Explainer(ConceptViews):
         self._run = Lazy(explain_function(plans), xla)
         self._run_shared = Lazy(explain_function(plans, shared=True), xla)
         self._pipelines: list[Lazy] = []
+        self._functions = {}
         self._scores = Lazy(partial(scores_anywhere, graph, self._resolve("all")))
 
     def __call__(
@@ -321,11 +331,6 @@ class Explainer(ConceptViews):
         """How often the compiled function was traced that was traced most: 1 after any calls."""
         return max(one.traces for one in (self._run, *self._pipelines))
 
-    @property
-    def gives_biases_nothing(self) -> bool:
-        """Whether no layer's bias takes a share of the relevance of the first map, as in zplus."""
-        return not self._plans[0].absorbing
-
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
         """Advice where relevance of the map grows without limit, most of it in a layer."""
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
@@ -412,26 +417,6 @@ class Explainer(ConceptViews):
     ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """The function that a file for other programs computes, see `export.of_one_picture`."""
         return export.of_one_picture(self._plans[0], before, self._default if fixed else None)
-
-    @property
-    def segments(self) -> bool:
-        """Whether the network gives classes for every place of a picture."""
-        return self._graph.places is not None
-
-    @property
-    def background(self) -> int:
-        """The class of a segmentation that stands for no thing, -1 for none."""
-        return self._graph.background
-
-    @property
-    def places(self) -> tuple[int, int]:
-        """The rows and columns of a segmentation's answer."""
-        return self._graph.places or (1, 1)
-
-    @property
-    def starts_with_scores(self) -> bool:
-        """Whether relevance starts with scores, as in LRP, rather than with 1."""
-        return self._plans[0].method.starts_with_scores
 
     def provenance(self) -> Provenance:
         """How its maps are made, without what a network's files say."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-SHOWN = 4
-"""How many pictures of a batch notebooks show."""
+SHOWN = 4  # how many pictures of a batch notebooks show
+OF_EACH = "scores", "relevance", "x", "region", "inside"  # arrays with an entry for each picture
 
 
 class Answer(NamedTuple):
@@ -100,15 +100,12 @@ class Explanation:
 
     def __getitem__(self, part: int | slice | Sequence[int] | np.ndarray) -> "Explanation":
         rows = np.atleast_1d(np.arange(len(self))[part])
+        arrays = {name: getattr(self, name) for name in OF_EACH}
         return replace(
             self,
-            scores=self.scores[rows],
-            relevance=self.relevance[rows],
+            **{name: one[rows] for name, one in arrays.items() if one is not None},
             maps={name: values[rows] for name, values in self.maps.items()},
-            x=self.x[rows],
             targets=tuple(self.targets[row] for row in rows),
-            region=None if self.region is None else self.region[rows],
-            inside=None if self.inside is None else self.inside[rows],
             accounts={
                 name: Account(*(getattr(account, one.name)[rows] for one in fields(Account)))
                 for name, account in self.accounts.items()
@@ -268,8 +265,7 @@ def explanation_of(
     for name, map_, account, known in rows:
         if known:
             started, magnitude, biases = account.T
-            reached = map_.sum((1, 2, 3))
-            total = np.abs(map_).sum((1, 2, 3))
+            reached, total = (one.sum((1, 2, 3)) for one in (map_, np.abs(map_)))
             by_name[name] = Account(started, reached, biases, magnitude, total)
     pictures = len(found.scores)
     if found.regions:

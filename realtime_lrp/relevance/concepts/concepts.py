@@ -26,8 +26,7 @@ from realtime_lrp.relevance.network.token_grids import TokenGrids
 
 AT_ONCE = 16  # how many channels are handed down together; more take several runs
 
-PER_PICTURE = 2
-"""Channels that take the memory of a picture (VGG16: 16 channels took as much as 8 pictures)."""
+PER_PICTURE = 2  # channels that take the memory of a picture (VGG16: 16 took as much as 8)
 
 NEURONS_AT_ONCE = 8, 4, 2, 1
 """How many neurons of a picture are followed together, as many as there are left: each number has
@@ -78,6 +77,8 @@ class Peaks:
 
 class ConceptViews(LayerViews):
     """Views of an `Explainer` on channels; each function is compiled at its first call."""
+
+    _functions: dict[Hashable, Lazy]
 
     @cached_property
     def concept_layers(self) -> tuple[str, ...]:
@@ -278,11 +279,7 @@ class ConceptViews(LayerViews):
                 "others, such as the class token. Choose a layer before the last attention.",
                 "layer",
             )
-        return grid.cells >= 0
-
-    @cached_property
-    def _functions(self) -> dict[Hashable, Lazy]:
-        return {}
+        return grid >= 0
 
     def _compiled(self, key: Hashable, function: Callable[..., Any]) -> Lazy:
         """The function of a key: the first that was given for it, compiled at its first call."""

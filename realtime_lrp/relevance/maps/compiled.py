@@ -130,24 +130,6 @@ def explain_function(
     return explain
 
 
-COPIES = 1.5
-COPIES_PER_MAP = 0.5
-"""Memory of a picture as a multiple of its activations, without and for each map: 1 to 1.5 were
-measured for one map, 2.7 for five (VGG16, ResNet50, SqueezeNet; 16 pictures)."""
-
-
-def pictures_at_once(activations: int, maps: int) -> int:
-    """How many pictures fit into half of the free memory, at least 1.
-
-    `activations` are the bytes of one picture. With a GPU its memory counts, which is known when it
-    does not suffice: then there is no limit.
-    """
-    if tf.config.list_physical_devices("GPU"):
-        return 1 << 30
-    each = activations * (COPIES + COPIES_PER_MAP * maps)
-    return max(1, int(available_bytes() / 2 / each))
-
-
 def run_in_parts(run: Callable[..., Any], inputs: Sequence[Any], most: int) -> Any:
     """Runs a function on parts of a batch, `most` entries at once or what a device's memory allows.
 
@@ -177,20 +159,16 @@ def run_in_parts(run: Callable[..., Any], inputs: Sequence[Any], most: int) -> A
             continue
         if most >= count:
             return tf.nest.pack_sequence_as(outputs, arrays)
-        joined = joined or _room_for(arrays, count)
+        if not joined:
+            needed = sum(array[0].nbytes for array in arrays) * count
+            free = available_bytes()
+            if needed > free:
+                raise UnavailableError(
+                    f"The maps of {count} pictures need {gib(needed)} of memory, {gib(free)} are "
+                    "free. Explain fewer pictures at once."
+                )
+            joined = [np.empty((count, *array.shape[1:]), array.dtype) for array in arrays]
         for whole, array in zip(joined, arrays, strict=True):
             whole[part] = array
         begin += most
     return tf.nest.pack_sequence_as(outputs, joined)
-
-
-def _room_for(arrays: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
-    """Empty arrays for the results of a whole batch, after checking that they fit."""
-    needed = sum(array[0].nbytes for array in arrays) * count
-    free = available_bytes()
-    if needed > free:
-        raise UnavailableError(
-            f"The maps of {count} pictures need {gib(needed)} of memory, {gib(free)} are free. "
-            "Explain fewer pictures at once."
-        )
-    return [np.empty((count, *array.shape[1:]), array.dtype) for array in arrays]

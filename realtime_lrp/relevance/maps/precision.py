@@ -63,24 +63,18 @@ class Lowering:
         with_weights = {node.output for node in graph.with_weights}
         behind = graph.depending_on(with_weights - _input_layers_before_max_pools(graph))
         lowered = behind & (with_weights | graph.leading_to(with_weights))
-        lowered -= _behind_only(set(self.exact), graph)
+        # Near the output both signs cancel, and the small rest would be lost in what is rounded: it
+        # stays exact until another layer with weights takes it.
+        exact = set(self.exact)
+        for node in graph.nodes:
+            if not node.step.multiplies and exact.issuperset(node.inputs):
+                exact.add(node.output)
+        lowered -= exact
         exact_forward = lowered if self.exact_forward else lowered & _sensitive(graph)
         dtype = tf.as_dtype(self.precision)
         for number in lowered:
             node = graph.nodes[number - 1]
             graph.replace(node.computing_in(dtype, number in exact_forward))
-
-
-def _behind_only(layers: set[int], graph: Graph) -> set[int]:
-    """These layers and steps, and the tensors that come from no others and no products.
-
-    What these hand down stays exact until another layer with weights takes it: near the output both
-    signs cancel, and the small rest would be lost in what is rounded.
-    """
-    for node in graph.nodes:
-        if not node.step.multiplies and layers.issuperset(node.inputs):
-            layers.add(node.output)
-    return layers
 
 
 def _sensitive(graph: Graph) -> set[int]:

@@ -16,8 +16,8 @@ from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Affine, Identity
 from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct, rectifier_of
 
+# what may lie between a sigmoid and the product that it gates
 PASSING = (steps.Elementwise, steps.Move, steps.Sum, steps.Pool, steps.GlobalPool)
-"""The kinds of steps that may lie between a sigmoid and the product that it gates."""
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -120,12 +120,10 @@ def _gates(graph: Graph, number: int) -> bool:
     return False
 
 
-MAX_REMEMBERED = 256
-
 log = logging.getLogger(__name__)
 
 
-@functools.lru_cache(MAX_REMEMBERED)
+@functools.lru_cache(256)
 def warn_once(text: str) -> None:
     """Logs a warning unless it was logged before."""
     log.warning("%s", text)

@@ -37,8 +37,7 @@ class Node:
 
 _SCORES_STAY_SCORES = (steps.Elementwise, steps.Move, steps.Pool, steps.GlobalPool, steps.Add)
 
-BIASES = -1
-"""The number under which `backward` keeps what biases took, [B] for each node."""
+BIASES = -1  # the number under which `backward` keeps what biases took, [B] for each node
 
 
 class Arrival(NamedTuple):
@@ -73,8 +72,7 @@ class Part(NamedTuple):
     factor: tf.Tensor | None = None  # of a `Multiple`
 
 
-Parts = dict[int, list[Part]]
-"""Number of a tensor -> all that arrives there."""
+Parts = dict[int, list[Part]]  # number of a tensor -> all that arrives there
 
 
 class Ends(NamedTuple):

@@ -32,8 +32,6 @@ MAX_ENTRIES = 1 << 22
 
 EXACT = 0.01  # largest difference between logits of scores and of a softmax or sigmoid, for -4..4
 
-Shapes = Mapping[int, tuple[int, ...]]  # number of a tensor -> its shape without the batch
-
 
 class Head(NamedTuple):
     """A softmax or sigmoid; the logits are `scale` * value + `offset`, arrays [classes]."""
@@ -82,15 +80,16 @@ def end_in_scores(
     known = scoring == {graph.output} or isinstance(_last_step(graph), Linear)
     given = scores == "logits" or activation == "linear"
     if graph.places:
-        _activate_at_the_end(graph, _shapes(graph, picture))
+        places.compute_supports(graph, picture)
+        _activate_at_the_end(graph)
     elif whole and not given and not known:
-        shapes = _shapes(graph, picture)
-        if head := _written_out(graph, shapes):
-            _end_in(graph, head, shapes[head.values])
+        places.compute_supports(graph, picture)
+        if head := _written_out(graph):
+            _end_in(graph, head, graph.shapes[head.values][1:])
             plain = scoring and (head.columns == np.arange(len(head.columns))).all()
             if not plain and not scores:
                 _say(graph, f"they are a {head.kind} of its last values")
-        elif _activate_at_the_end(graph, shapes) and not scores:
+        elif _activate_at_the_end(graph) and not scores:
             _say(graph, "they are sigmoids of its last values")
     own = _last_step(graph)
     name = own.name if isinstance(own, Activation) and [own] == _scoring_steps(graph) else ""
@@ -198,21 +197,15 @@ def _end_in_two_classes(graph: Graph) -> None:
     places.without_unused(graph)
 
 
-# What the last operations compute
-
-
-def _shapes(graph: Graph, picture: tuple[int, int, int]) -> Shapes:
-    places.compute_supports(graph, picture)
-    return {number: shape[1:] for number, shape in graph.shapes.items()}
-
-
-def _random(graph: Graph, shapes: Shapes, numbers: set[int], spread: float) -> dict[int, tf.Tensor]:
-    """Values from -spread to spread for some tensors of a batch."""
-    most = max(int(np.prod(shapes[number])) for number in numbers)
+def _random(graph: Graph, numbers: set[int], spread: float) -> dict[int, tf.Tensor]:
+    """Values from -spread to spread for some tensors of a batch; their shapes are known."""
+    most = max(int(np.prod(graph.shapes[number][1:])) for number in numbers)
     count = max(2, min(PROBES, MAX_ENTRIES // most))
     rng = np.random.default_rng(0)
     return {
-        number: tf.constant(rng.uniform(-spread, spread, (count, *shapes[number])), tf.float32)
+        number: tf.constant(
+            rng.uniform(-spread, spread, (count, *graph.shapes[number][1:])), tf.float32
+        )
         for number in sorted(numbers)
     }
 
@@ -223,12 +216,12 @@ def _output_of(graph: Graph, known: Mapping[int, tf.Tensor]) -> np.ndarray | Non
     return None if output is None else output.numpy().astype(np.float64).reshape(len(output), -1)
 
 
-def _written_out(graph: Graph, shapes: Shapes) -> Head | None:
+def _written_out(graph: Graph) -> Head | None:
     """The softmax or sigmoid that the operations behind the last weights are; None if none."""
     for number in _sources(graph):
-        if sum(size != 1 for size in shapes[number]) > 1:
+        if sum(size != 1 for size in graph.shapes[number][1:]) > 1:
             continue
-        values = _random(graph, shapes, {number}, 4)
+        values = _random(graph, {number}, 4)
         y = _output_of(graph, values)
         if y is None or not np.isfinite(y).all():
             continue
@@ -285,7 +278,7 @@ def _lines(ours: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, ...] | None:
     return columns, scale, np.where(np.abs(offset) < 1e-4, 0, offset)
 
 
-def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
+def _activate_at_the_end(graph: Graph) -> bool:
     """Moves sigmoids behind what joins, picks or compares them, in place, if that is the same.
 
     So it moves the softmax of a segmentation behind what moves its axes.
@@ -300,7 +293,7 @@ def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
     if not nodes or not all(isinstance(node.step, Move | Reshape | Identity) for node in nodes):
         return False
     logits = {number: graph.nodes[number - 1].inputs[0] for number in scoring}
-    values = _random(graph, shapes, {*logits.values()}, 4)
+    values = _random(graph, {*logits.values()}, 4)
     wanted = _output_of(graph, values)
     moved = _output_of(graph, {number: values[read] for number, read in logits.items()})
     if wanted is None or moved is None:
@@ -322,8 +315,8 @@ def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
     last = graph.last_with_weights(graph.output)
     if not last or isinstance(_last_step(graph), Linear):
         return "logits"
-    shapes = _shapes(graph, picture)
-    found = [_output_of(graph, _random(graph, shapes, last, spread)) for spread in (1, 30)]
+    places.compute_supports(graph, picture)
+    found = [_output_of(graph, _random(graph, last, spread)) for spread in (1, 30)]
     outputs = [one for one in found if one is not None and np.isfinite(one).all()]
     if len(outputs) < len(found):
         return "logits"
@@ -334,9 +327,6 @@ def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
         return "a value"
     logarithms = y.max() <= 1e-6 and np.allclose(np.exp(y).sum(1), 1, atol=1e-4)
     return "logarithms" if logarithms else "logits"
-
-
-# The end of a graph, made anew
 
 
 def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:

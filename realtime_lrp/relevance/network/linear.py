@@ -7,7 +7,6 @@ one.
 
 import copy
 import functools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -144,10 +143,6 @@ class Linear(Step):
     def output_shape(self, shape: Sequence[int]) -> list[int]:
         """The shape of the output, with the batch; ValueError where the input's does not fit."""
         raise NotImplementedError
-
-    def uses_per_weight(self, read: Sequence[int], made: Sequence[int]) -> int:
-        """How often each weight is used for a picture, by the shapes of input and output."""
-        return math.prod(made[1:-1])
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
         """Values [out], shaped to multiply the kernel."""

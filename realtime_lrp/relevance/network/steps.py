@@ -13,8 +13,7 @@ import tensorflow as tf
 
 STABILISER = 1e-6
 
-Tensors = Sequence[tf.Tensor]
-"""One tensor for each input of a step."""
+Tensors = Sequence[tf.Tensor]  # one for each input of a step
 
 
 def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:

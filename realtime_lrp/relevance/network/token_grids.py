@@ -8,7 +8,6 @@ Nothing is concluded from numbers of tokens: what mixes tokens has no cells.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,32 +22,15 @@ from realtime_lrp.relevance.network.traced_steps import MatrixProduct, WeightedS
 
 BY_ENTRY = Elementwise | traced_steps.Stopped | traced_steps.Offset
 SEVERAL = Add | Product | traced_steps.Quotient
-SCALINGS = {"Mul", "Div", "RealDiv"}
-"""Operations that multiply each entry by a constant, among those that weigh and sum."""
-
-PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
-"""Operations that multiply matrices; attention with a query of its own has a constant one."""
-
-
-class TokenGrid(NamedTuple):
-    """The grid of patches that the tokens of a layer stand for.
-
-    `cells` is int32 [tokens], row * columns + column; -1 for tokens that stand for no patch, such
-    as a class token or registers.
-    """
-
-    rows: int
-    columns: int
-    cells: np.ndarray
+SCALINGS = {"Mul", "Div", "RealDiv"}  # which multiply each entry by a constant
+PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}  # of a constant query too
 
 
 class _Cells(NamedTuple):
-    """The cell of each entry of a tensor, on a grid of `size` (rows, columns).
+    """The cell of each entry of a tensor, such as a patch of the picture."""
 
-    `numbers` is float32 [1, ...], 1 + row * columns + column, 0 for an entry of no cell.
-    """
-
-    size: tuple[int, int]
+    size: tuple[int, int]  # rows and columns of the grid of cells
+    # float32 [1, ...], 1 + row * columns + column; 0 for no cell, as of a class token or registers
     numbers: np.ndarray
 
 
@@ -59,7 +41,8 @@ class TokenGrids:
         self._graph = graph
         self._shapes = graph.shapes
         self._spatial = {0}
-        self._tokens = set[int]()  # and what is computed of them, until one vector is
+        # and what is computed of them, until one vector is, of which may be made a new picture
+        self._tokens = set[int]()
         self._cells: dict[int, _Cells] = {}
         for node in graph.nodes[:end]:
             if self._has_own_rows(node):
@@ -67,24 +50,23 @@ class TokenGrids:
                 continue
             if (cells := self._cells_behind(node)) is not None:
                 self._cells[node.output] = cells
+            axes = len(self._shapes[node.output])
             if self._are_in_order(node.output):
                 self._spatial.add(node.output)
-            elif self._are_tokens(node):
+            elif axes > 2 and (axes != 4 or not self._tokens.isdisjoint(node.inputs)):
                 self._tokens.add(node.output)
 
-    def grid(self, number: int) -> TokenGrid | None:
-        """The grid of tokens [1, tokens, channels]; None unless each patch has just one."""
+    def grid(self, number: int) -> np.ndarray | None:
+        """The patch of each of the tokens [1, tokens, channels], row by row, -1 for none.
+
+        Returns int32 [tokens]; None unless each patch has just one.
+        """
         cells = self._cells.get(number)
-        if cells is None or cells.numbers.ndim != 3:
+        if cells is None or cells.numbers.ndim != 3 or (token := _of_one_cell(cells)) is None:
             return None
-        of_token = _of_one_cell(cells)
-        if of_token is None:
-            return None
-        rows, columns = cells.size
-        numbers = of_token.numbers.reshape(-1).astype(np.int32) - 1
-        if not np.array_equal(np.sort(numbers[numbers >= 0]), np.arange(rows * columns)):
-            return None
-        return TokenGrid(rows, columns, numbers)
+        numbers: np.ndarray = token.numbers.reshape(-1).astype(np.int32) - 1
+        each = np.array_equal(np.sort(numbers[numbers >= 0]), np.arange(math.prod(cells.size)))
+        return numbers if each else None
 
     def cells_of_patches(self, number: int) -> tuple[int, int] | None:
         """Rows and columns of the grid that the entries of a tensor belong to."""
@@ -115,14 +97,6 @@ class TokenGrids:
             return False
         in_order = np.arange(1, math.prod(cells.size) + 1).reshape(1, *cells.size, 1)
         return bool((cells.numbers == in_order).all())
-
-    def _are_tokens(self, node: Node) -> bool:
-        """Whether the output of a node has no rows and columns, or is made of such a tensor.
-
-        A vector ends it: what a dense layer makes of all entries may be a new picture.
-        """
-        axes = len(self._shapes[node.output])
-        return axes > 2 and (axes != 4 or not self._tokens.isdisjoint(node.inputs))
 
     def _feeds_attention(self, number: int) -> bool:
         """Whether only products of two matrices read a tensor, perhaps after it was moved."""
@@ -182,8 +156,16 @@ class TokenGrids:
         numbers = [cells.numbers for cells in known]
         step = node.step
         if isinstance(step, Move):
-            whole = len(known) == len(node.inputs)
-            return _Cells(size, _moved(step.forward, numbers)) if whole else None
+            # What is moved changes its sign with the inputs. A constant that is added does not, nor
+            # does the larger one of two different cells.
+            if len(known) < len(node.inputs):
+                return None
+            with tf.init_scope():  # also while a function is traced
+                there, back = (
+                    step.forward(*(tf.constant(sign * one) for one in numbers)).numpy()
+                    for sign in (1, -1)
+                )
+            return _Cells(size, np.where(there == -back, there, 0))
         scales = isinstance(step, WeightedSum) and node.kind in SCALINGS
         if isinstance(step, BY_ENTRY | SEVERAL) or scales:
             alike = [one for one in numbers if one.shape == shape]
@@ -195,19 +177,6 @@ class TokenGrids:
             if cells is not None:
                 return cells._replace(numbers=np.broadcast_to(cells.numbers, shape))
         return None
-
-
-def _moved(forward: Callable[..., tf.Tensor], parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Numbers of cells after a move; 0 for constants that it adds.
-
-    What is moved changes its sign with the inputs. A constant does not, nor does the larger one of
-    two different cells.
-    """
-    with tf.init_scope():  # also while a function is traced
-        there, back = (
-            forward(*(tf.constant(sign * part) for part in parts)).numpy() for sign in (1, -1)
-        )
-    return np.where(there == -back, there, 0)
 
 
 def _of_one_cell(cells: _Cells) -> _Cells | None:

@@ -28,15 +28,13 @@ from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.reading.reader import Reader
 from realtime_lrp.relevance.reading.tracing import Call, Trace
 
-CHECKED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
-"""The models whose layers were compared with their nodes: that is done once."""
+CHECKED: weakref.WeakSet[keras.Model] = weakref.WeakSet()  # whose layers were compared before
 
 DETECTOR_OUTPUTS = ["boxes", "scores"]
 """The outputs of a detector: boxes [B, places, 4], y0, x0, y1, x1 in pixels of its input, and the
 scores of classes there, [B, places, classes], from 0 to 1."""
 
-MAX_PIXELS = 1 << 20
-"""Layers are not compared on larger pictures, which might not fit into memory."""
+MAX_PIXELS = 1 << 20  # layers are not compared on larger pictures, which might not fit into memory
 
 
 def build_graph(

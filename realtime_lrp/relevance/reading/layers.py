@@ -206,14 +206,16 @@ def _normalization(layer: keras.Layer) -> list[steps.Step]:
     return [steps.Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
-AUGMENTATIONS = (
+OF_TRAINING = (
+    "Identity", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "AlphaDropout",
+    "GaussianDropout", "GaussianNoise", "ActivityRegularization",
     "AugMix", "CutMix", "MixUp", "RandAugment", "RandomBrightness", "RandomColorDegeneration",
     "RandomColorJitter", "RandomContrast", "RandomElasticTransform", "RandomErasing", "RandomFlip",
     "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert", "RandomPerspective",
     "RandomPosterization", "RandomRotation", "RandomSaturation", "RandomSharpness", "RandomShear",
     "RandomTranslation", "RandomZoom",
 )  # fmt: skip
-"""Layers that change pictures in training alone."""
+"""Layers that do nothing, or something in training alone."""
 
 LAYERS: dict[type, Translation] = {
     keras.layers.Conv1D: _convolution,
@@ -252,24 +254,11 @@ LAYERS: dict[type, Translation] = {
     keras.layers.Softmax: lambda x: [steps.Softmax(x.axis)],
     keras.layers.Rescaling: _rescaling,
     keras.layers.Normalization: _normalization,
-    **dict.fromkeys(
-        (
-            keras.layers.Identity,
-            keras.layers.Dropout,
-            keras.layers.SpatialDropout1D,
-            keras.layers.SpatialDropout2D,
-            keras.layers.AlphaDropout,
-            keras.layers.GaussianDropout,
-            keras.layers.GaussianNoise,
-            keras.layers.ActivityRegularization,
-            *(
-                getattr(keras.layers, name)  # a few came with later versions of Keras
-                for name in AUGMENTATIONS
-                if hasattr(keras.layers, name)
-            ),
-        ),
-        _identity,
-    ),
+    **{
+        getattr(keras.layers, name): _identity
+        for name in OF_TRAINING
+        if hasattr(keras.layers, name)  # a few came with later versions of Keras
+    },
 }
 
 OURS = tuple(kind.__name__ for kind in LAYERS)

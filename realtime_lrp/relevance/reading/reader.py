@@ -19,8 +19,7 @@ from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
 from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Held, Turned, Value
 
-Values = Sequence[Value | None]
-"""The values of an operation's outputs, None for those that nothing reads."""
+Values = Sequence[Value | None]  # of an operation's outputs, None for those that nothing reads
 
 Row = Callable[["Reader", tf.Operation], Values]
 """(reader, operation) -> the values of its outputs. A row appends the nodes that compute them."""
@@ -31,8 +30,7 @@ layer's own weights. A model file can ask for a constant of any size in a few by
 
 MAX_CONSTANT_FACTOR = 10
 
-MAX_CHAIN = 50
-"""A chain of that many operations becomes a node: longer ones would be computed by recursion."""
+MAX_CHAIN = 50  # operations in a chain; a longer one, computed by recursion, becomes a node
 
 CONTROL_FLOW = {
     "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "Switch", "Enter",
@@ -79,7 +77,12 @@ class Reader:
                 calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
                 call = next((one for one in calls if one in skipped), None)
                 if call and call.outputs[0].name not in self.values:
-                    self._append_call(call)
+                    # the operations that compute its inputs came before this one
+                    read = [self.held(tensor).number for tensor in call.inputs]
+                    made = self.append_call(call, read, self._joined(call.place))
+                    for tensor, of_call in zip(call.outputs, made, strict=True):
+                        if of_call is not None:
+                            self.values[tensor.name] = Held(of_call, tuple(tensor.shape))
                 elif call is None and operation.name in by_output:
                     self._read_norm(by_output[operation.name])
                 elif call is None and operation.name in single:
@@ -111,14 +114,6 @@ class Reader:
                 found.add(tensor.op.name)
                 left += tensor.op.inputs
         return found, calls
-
-    def _append_call(self, call: tracing.Call) -> None:
-        # The operations that compute its inputs come before those that compute its outputs.
-        numbers = [self.held(tensor).number for tensor in call.inputs]
-        outputs = self.append_call(call, numbers, self._joined(call.place))
-        for tensor, number in zip(call.outputs, outputs, strict=True):
-            if number is not None:
-                self.values[tensor.name] = Held(number, tuple(tensor.shape))
 
     def _read_norm(self, candidate: Candidate) -> None:
         """Reads a normalisation as one step; what turns out to be none, one by one."""

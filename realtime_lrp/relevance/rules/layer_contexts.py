@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, nearest
 from realtime_lrp.relevance.network import steps
-from realtime_lrp.relevance.network.convolutions import Convolution
+from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.places import compute_supports
@@ -43,11 +43,11 @@ def count_operations(graph: Graph) -> tuple[int, int]:
     """(floating point operations of a forward pass of a picture, weights without biases)."""
     operations = weights = 0
     for node in graph.with_weights:
-        step = cast(Linear, node.step)
-        size = math.prod(step.kernel.shape)
+        size = math.prod(cast(Linear, node.step).kernel.shape)
         weights += size
-        shapes = (graph.shapes[number] for number in (*node.inputs, node.output))
-        operations += 2 * size * step.uses_per_weight(*shapes)
+        transposed = isinstance(node.step, TransposedConvolution)
+        positions = graph.shapes[node.inputs[0] if transposed else node.output][1:-1]
+        operations += 2 * size * math.prod(positions)  # each weight is used at each of them
     return operations, weights
 
 

@@ -22,7 +22,7 @@ from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.device import Device
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
-from realtime_lrp.relevance.maps import compiled, layer_views, perturbed
+from realtime_lrp.relevance.maps import compiled, layer_views, plan
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import steps_of
@@ -155,7 +155,7 @@ def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, mo
     x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
     options = {"method": "smoothgrad", "also": ["integrated_gradients"], "samples": samples}
     whole = Explainer(model, **options)
-    monkeypatch.setattr(perturbed, "CHUNK_BYTES", chunk * whole._plans[0].activations)
+    monkeypatch.setattr(plan, "CHUNK_BYTES", chunk * whole._plans[0].activations)
     parts = Explainer(model, **options)
     got, expected = parts(x), whole(x)
     assert largest_difference(got.relevance, expected.relevance) < 1e-5

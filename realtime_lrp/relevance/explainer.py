@@ -1,8 +1,4 @@
-"""The explainer: runs a network forward and hands relevance back, in one compiled function.
-
-The network is a graph of steps, rules and methods say what goes back through it. This file has the
-public interface and the order in which an explainer is built.
-"""
+"""The explainer: runs a network forward and hands relevance back, in one compiled function."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -298,8 +294,8 @@ class Explainer(ConceptViews):
         function = detections.detect_function(self._plans[0], top, threshold)
         x = self.check_batch(x)
         found = self._in_parts(self._compiled(("boxes", top), function), x, each=top)
-        best, maps, *_ = found
-        self._check_finite(x, None, best.scores, best.boxes, maps)
+        boxes, _, scores, _, maps, *_ = found
+        self._check_finite(x, None, scores, boxes, maps)
         return Detections.of(found, threshold)
 
     def boxes(self, x: np.ndarray | tf.Tensor, target: OneTarget = "all") -> DrawnBoxes:

@@ -1,8 +1,7 @@
 """Relevance of the channels of a layer, in compiled functions.
 
-Relevance is handed down to the output of a layer once. There each channel, or each neuron, is kept
-by itself and handed down to the picture, all of them as one batch. The tensors of the forward pass
-are computed once for each picture.
+At the output of a layer each channel, or each neuron, is kept by itself and handed down to the
+picture, all of them as one batch, after one forward pass of each picture.
 """
 
 from collections import defaultdict

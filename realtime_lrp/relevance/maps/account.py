@@ -1,8 +1,7 @@
-"""The account of relevance: what started, what reached the pixels, what biases took, what was lost.
+"""The account of relevance: what started, reached the pixels, was taken by biases, was lost.
 
-LRP has one; the one of integrated gradients compares the map's sum with the difference of the
-scores. The numbers of other methods mean nothing.
-Must not import TensorFlow: results are drawn and written without it.
+Only LRP has one, and integrated gradients, whose map's sum is compared with the difference of the
+scores. Must not import TensorFlow: results are drawn and written without it.
 """
 
 from dataclasses import dataclass
@@ -107,11 +106,7 @@ def flood_advice(absorb_bias: bool | None, drowns: bool = False) -> str:
 
 
 def flood_text(growth: float, layer: str, kind: str, layer_growth: float, advice: str) -> str:
-    """Says that a map explains nothing, why, and what to do.
-
-    `growth` is how many times larger the sum of magnitudes became on the whole way, `layer_growth`
-    in the layer where it grew most.
-    """
+    """Says that a map explains nothing, why, and what to do; both growths are of magnitudes."""
     return (
         f"the map explains nothing: relevance grew by a factor of {growth:.1e} on its way, most in "
         f"the layer {layer!r} ({kind}, {layer_growth:.1e}). Expected at most {FLOOD:.0f}: "

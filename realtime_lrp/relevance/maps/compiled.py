@@ -1,7 +1,6 @@
 """The functions that an explainer compiles, and running them on batches of any size.
 
-They refer to plans only: a compiled method of the explainer itself would keep the explainer in
-memory.
+They refer to plans only: one that refers to its explainer would keep that in memory.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,11 +1,10 @@
 """A detector's boxes, each with the map of its score.
 
-A detector gives boxes and scores at many places: cells of a grid, anchors, queries. The best boxes
-are chosen first; then relevance starts at the score of each box at its own place, all boxes of a
-picture in one batch, after one forward pass.
+The best boxes are chosen first; then relevance starts at the score of each box at its own place (a
+cell, an anchor, a query), all boxes of a picture in one batch, after one forward pass.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,15 +23,6 @@ OVERLAP = 0.5
 DRAWN = 8  # how many boxes of a picture are drawn at most, each with a map of its own
 
 TURNED = [1, 0, 3, 2]  # turns boxes of a network, y0, x0, y1, x1, and ours into each other
-
-
-class Best(NamedTuple):
-    """The best boxes of a batch, best first. Where fewer are left the score is 0."""
-
-    boxes: tf.Tensor  # float32 [B, top, 4], x0, y0, x1, y1 in pixels of the input
-    labels: tf.Tensor  # int32 [B, top]
-    scores: tf.Tensor  # float32 [B, top]
-    places: tf.Tensor  # int32 [B, top]
 
 
 class DrawnBoxes(NamedTuple):
@@ -55,11 +45,14 @@ def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor,
     return tf.cast(boxes, tf.float32), tf.cast(tensors[ends.scores], tf.float32)
 
 
-def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
-    """The `top` best boxes that do not overlap, at most one for each place."""
+def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor, ...]:
+    """The `top` best boxes that do not overlap, at most one for each place; some score 0.
+
+    Returns boxes [B, top, 4], and int32 labels, float32 scores and int32 places, [B, top] each.
+    """
     places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
-    return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
+    return tf.gather(boxes, places, batch_dims=1), labels, values, places
 
 
 def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors) -> DrawnBoxes:
@@ -70,7 +63,7 @@ def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors
     visible = tf.reduce_all(inside, -1, keepdims=True)
     wanted = visible & (target.weights != 0)[:, None]
     best = best_of(boxes, tf.where(wanted, scores, 0.0), DRAWN)
-    sure = best.scores >= SURE
+    sure = best[2] >= SURE
     first = tf.range(tf.shape(sure)[1]) == 0
     rows = tf.where(sure | (first & ~tf.reduce_any(sure, -1, keepdims=True)))
     found = (tf.gather_nd(one, rows) for one in (*best, sure))
@@ -157,9 +150,6 @@ def share_inside(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(inside, tf.reduce_sum(positive, [1, 2]))
 
 
-Found = tuple[Best, tf.Tensor, tf.Tensor, tf.Tensor]  # with maps, taken and inside of `Detections`
-
-
 @dataclass(frozen=True, eq=False)
 class Detections:
     """The boxes of a batch. In all arrays rows from `count` on are 0.
@@ -186,16 +176,15 @@ class Detections:
     inside: np.ndarray
 
     @classmethod
-    def of(cls, found: Found, threshold: float) -> "Detections":
-        """Those whose score is above 0 and at least the threshold."""
-        best, *of_each = found
-        kept = (best.scores > 0) & (best.scores >= threshold)
+    def of(cls, found: Sequence[np.ndarray], threshold: float) -> "Detections":
+        """Those whose score is above 0 and at least the threshold; see `detect_function`."""
+        scores = found[2]
+        kept = (scores > 0) & (scores >= threshold)
 
         def cleared(one: np.ndarray) -> np.ndarray:
             return one * kept.reshape(kept.shape + (1,) * (one.ndim - 2)).astype(one.dtype)
 
-        turned = best._replace(boxes=best.boxes[..., TURNED])
-        return cls(kept.sum(axis=1), *map(cleared, (*turned, *of_each)))
+        return cls(kept.sum(axis=1), *map(cleared, found))
 
 
 def ends_of(graph: Graph) -> Ends:
@@ -208,29 +197,33 @@ def ends_of(graph: Graph) -> Ends:
     return graph.ends
 
 
-def detect_function(plan: Plan, top: int, threshold: float) -> Callable[[tf.Tensor], Found]:
-    """Makes the function x -> the `top` best boxes of each picture, with their maps."""
+def detect_function(
+    plan: Plan, top: int, threshold: float
+) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
+    """Makes x -> the arrays of `Detections` but `count`, also of boxes that are no detections."""
     graph = plan.graph
     ends = ends_of(graph)
-    places = graph.shapes[ends.scores][1]
-    if not 1 <= top <= places:
-        raise UsageError(f"Expected top from 1 to {places} boxes. Received {top!r}.")
+    most = graph.shapes[ends.scores][1]
+    if not 1 <= top <= most:
+        raise UsageError(f"Expected top from 1 to {most} boxes. Received {top!r}.")
     if not 0 <= threshold <= 1:
         raise UsageError(f"Expected a threshold from 0 to 1. Received {threshold!r}.")
 
-    def detect(x: tf.Tensor) -> Found:
+    def detect(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
         tensors = graph.forward(x)
-        best = best_of(*answers_of(tensors, ends), top)
-        places = best.places
+        boxes, labels, scores, places = best_of(*answers_of(tensors, ends), top)
         pictures = tf.repeat(tf.range(tf.shape(x)[0]), top)
         each = at_boxes(graph, tensors, pictures, tf.reshape(places, [-1]))
-        target = target_of_boxes(tf.reshape(best.labels, [-1]), graph.output_shape[0])
+        target = target_of_boxes(tf.reshape(labels, [-1]), graph.output_shape[0])
         result = plan(each[0], each, target)
         maps = tf.cast(result.relevance, tf.float32)
-        inside = share_inside(maps, tf.reshape(best.boxes, [-1, 4]))
+        inside = share_inside(maps, tf.reshape(boxes, [-1, 4]))
         finite = True if plan.rules else tf.reshape(graph.finite(each), tf.shape(places))
         return (
-            best._replace(scores=tf.where(finite, best.scores, np.nan)),
+            tf.gather(boxes, TURNED, axis=-1),
+            labels,
+            tf.where(finite, scores, np.nan),
+            places,
             tf.reshape(maps, tf.concat([tf.shape(places), tf.shape(x)[1:]], 0)),
             tf.reshape(result.account[:, 2], tf.shape(places)),
             tf.reshape(inside, tf.shape(places)),

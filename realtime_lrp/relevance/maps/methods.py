@@ -1,7 +1,5 @@
 """Methods: LRP, the gradient and its relatives, all computed from one forward pass.
 
-A method says what starts at the output, what each step passes back, and how the map is computed
-from what arrives. SmoothGrad and integrated gradients run additional forward passes.
 To add a method, add a row to `METHODS`, and its name and sentence to `config/names.py`.
 """
 
@@ -14,7 +12,6 @@ import tensorflow as tf
 from realtime_lrp.config import names
 from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE, DETECTOR_COMPOSITE
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.maps.perturbed import noisy, on_path
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
 from realtime_lrp.relevance.maps.starts import start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.network.canonise import mark_gates
@@ -25,6 +22,8 @@ from realtime_lrp.relevance.network.traced_steps import MatrixProduct, Normalisa
 from realtime_lrp.relevance.rules.attention import has_attention
 from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite
 from realtime_lrp.relevance.rules.layer_contexts import feature_maps, spatial_maps
+
+NOISE = 0.1  # standard deviation of SmoothGrad's noise, relative to the picture's range
 
 
 def _relevance(plan: Plan) -> Back:
@@ -126,6 +125,24 @@ def _grad_cam(plan: Plan, x: tf.Tensor, tensors: Numbered, parts: Parts) -> tf.T
     cam = tf.nn.relu(tf.reduce_sum(weights * maps, -1, keepdims=True))
     channels = x.shape[3]
     return tf.repeat(tf.image.resize(cam, x.shape[1:3]), channels, axis=3) / channels
+
+
+def noisy(x: tf.Tensor, numbers: tf.Tensor, samples: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Copies with Gaussian noise, the same at each call (Smilkov et al. 2017); see `Perturb`."""
+    seeds = [tf.stack([20, number]) for number in tf.unstack(numbers)]
+    noise = tf.stack([tf.random.stateless_normal(x.shape[1:], seed) for seed in seeds])
+    copies = x + NOISE * (tf.reduce_max(x) - tf.reduce_min(x)) * noise
+    return copies, tf.fill([len(seeds)], 1 / samples)
+
+
+def on_path(x: tf.Tensor, numbers: tf.Tensor, samples: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Points of the straight path from 0 to the picture (Sundararajan et al. 2017); see `Perturb`.
+
+    The share of the way is u^2 at the midpoints u of equal intervals: near 0 gradients change
+    fastest. `docs/mathematics.md` has what that gains.
+    """
+    u = (tf.cast(numbers, x.dtype) + 0.5) / samples
+    return u[:, None, None, None] ** 2 * x, 2 * u / samples
 
 
 METHODS: dict[str, Method] = {

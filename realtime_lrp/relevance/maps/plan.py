@@ -1,21 +1,34 @@
 """A method, and the plan of one map: what was asked for, what was decided, how it is computed."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import starts
-from realtime_lrp.relevance.maps.perturbed import Perturb, mean_gradient
 from realtime_lrp.relevance.maps.targets import TargetTensors
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
-from realtime_lrp.relevance.network.steps import Handed, Sum, TwoClasses, relevance_of, sum_of_each
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import Handed, sum_of_each
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
+
+CHUNK_BYTES = 512 << 20
+"""Memory for the activations of one chunk. More at once is not faster on a CPU."""
+
+Perturb = Callable[[tf.Tensor, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]]
+"""(x [1, H, W, C], numbers of copies int32 [N], how many copies there are in all) -> the copies
+[N, H, W, C], and float32 [N], how much the gradient of each counts; over all copies it adds up to
+1."""
+
+MAP = tf.map_fn
+"""Kept from here: reading a network replaces TensorFlow's own for a while, in all threads."""
 
 Numbered = Mapping[int, tf.Tensor]  # the tensors of a network by their numbers
 
@@ -147,7 +160,7 @@ class Plan:
         graph = self.graph
         if not self.rules:
             return set()
-        two = {node.output for node in graph.nodes if isinstance(node.step, TwoClasses)}
+        two = {node.output for node in graph.nodes if isinstance(node.step, steps.TwoClasses)}
         return self._signed.keys() - {graph.output} | two
 
     @cached_property
@@ -157,7 +170,7 @@ class Plan:
         They divide by a sum with the logit's sign. Those without such layers are left out.
         """
         found = {}
-        for number in self.graph.scoring(Sum) if self.values is None else ():
+        for number in self.graph.scoring(steps.Sum) if self.values is None else ():
             logits = self.graph.nodes[number - 1].inputs[0]
             last = self.rules.keys() & self.graph.last_with_weights(logits)
             if divided := {one for one in last if self.rules[one].signed_sum}:
@@ -193,8 +206,8 @@ class Plan:
 
         def turned(at: Arrival) -> Handed:
             handed = back(at)
-            if at.node.output in turning and not isinstance(at.node.step, TwoClasses):
-                return [with_signs_of(at.inputs[0], relevance_of(handed[0])), *handed[1:]]
+            if at.node.output in turning and not isinstance(at.node.step, steps.TwoClasses):
+                return [with_signs_of(at.inputs[0], steps.relevance_of(handed[0])), *handed[1:]]
             return handed
 
         return turned if turning else back
@@ -235,16 +248,71 @@ class Plan:
         if not self.method.perturb:
             relevance = self.method.finish(self, x, tensors, parts)
             return MethodResult(relevance, parts, self._account(parts))
-        mean = mean_gradient(
-            graph, self.back, self.method.perturb, self.samples, self.activations,
-            x, tensors, parts[graph.output][0].tensor,
-        )  # fmt: skip
+        mean = self._mean_gradient(x, tensors, parts[graph.output][0].tensor)
         rise = None
         if self.difference and (number := graph.differentiated()) is not None:
             black = graph.forward(tf.zeros_like(x))
             rise = tf.cast(tensors[number], tf.float32) - tf.cast(black[number], tf.float32)
         relevance = self.method.finish(self, x, tensors, {0: [Part(mean)]})
         return MethodResult(relevance, parts, self._account(parts, rise))
+
+    def _mean_gradient(self, x: tf.Tensor, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
+        """The mean of what arrives at the copies of a picture, shaped like x.
+
+        `begin` starts at the output, for all copies of a picture, shaped like it. The copies go
+        forward in chunks of one size, so that any number of them needs the same memory: a divisor
+        of their number where that wastes less. The derivative of the first layers is the same for
+        every picture: they pass the mean of all copies back, quicker than the gradient of each.
+        """
+        graph = self.graph
+        samples = self.samples
+        perturb = cast(Perturb, self.method.perturb)
+        most = max(1, min(samples, CHUNK_BYTES // self.activations))
+        chunk = max(size for size in range(1, most + 1) if samples % size == 0)
+        if 2 * chunk <= most:
+            chunk = math.ceil(samples / math.ceil(samples / most))
+        linear = []  # the first layers with weights, and padding before them
+        padded = {0}
+        for node in graph.nodes:
+            if isinstance(node.step, Linear | steps.ZeroPadding) and padded.issuperset(node.inputs):
+                linear.append(node)
+                if isinstance(node.step, steps.ZeroPadding):
+                    padded.add(node.output)
+        others = [node for node in graph.behind(0) if node not in linear]
+        ends = [0, *(node.output for node in linear)]
+        shapes = [tensors[number].shape[1:] for number in ends]
+
+        def of_chunk(picture: tf.Tensor, begin: tf.Tensor, first: tf.Tensor) -> list[tf.Tensor]:
+            numbers = first + tf.range(chunk)
+            copies, weights = perturb(picture[None], tf.minimum(numbers, samples - 1), samples)
+            weights = tf.where(numbers < samples, weights, 0.0)
+            parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
+            graph.hand_down(parts, others, graph.forward(copies), self.back)
+            return [
+                tf.tensordot(weights, tf.cast(total(parts[end]), tf.float32), 1)
+                if parts[end]
+                else tf.zeros(shape)
+                for end, shape in zip(ends, shapes, strict=True)
+            ]
+
+        def of_picture(inputs: tuple[tf.Tensor, tf.Tensor]) -> list[tf.Tensor]:
+            if chunk >= samples:
+                return of_chunk(*inputs, tf.constant(0))
+            _, means = tf.while_loop(
+                lambda first, means: first < samples,
+                lambda first, means: (
+                    first + chunk, list(map(tf.add, means, of_chunk(*inputs, first)))
+                ),
+                (tf.constant(0), list(map(tf.zeros, shapes))),
+                parallel_iterations=1,  # otherwise several chunks are in memory at once
+            )  # fmt: skip
+            return means
+
+        signature = [tf.TensorSpec(shape, tf.float32) for shape in shapes]
+        means = MAP(of_picture, (x, begin), fn_output_signature=signature, parallel_iterations=1)
+        parts = _arriving(dict(zip(ends, means, strict=True)))
+        graph.hand_down(parts, linear, tensors, self.back)
+        return total(parts[0])
 
     def parts(self, tensors: Numbered, target: TargetTensors) -> Parts:
         """The relevance or gradient at each tensor, and the share of biases."""
@@ -303,3 +371,8 @@ def keeps_sign(
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
     """The start, [B, ..., classes], times the sign of each logit (0 counts as positive)."""
     return tf.where(logits < 0, -begin, begin)
+
+
+def _arriving(tensors: Numbered) -> Parts:
+    """Arrivals at tensors, by their numbers."""
+    return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})

@@ -14,24 +14,21 @@ def strength_of(
     values = relevance
     for axis, period in enumerate(stride):
         if period > 1:
-            values = _smoothed(values, axis, centred_window(period))
+            window = centred_window(period)
+            reach = len(window) // 2  # the edges are mirrored
+            edges = [(reach, reach) if axis == other else (0, 0) for other in (0, 1)]
+            padded = np.pad(values, edges, "symmetric")
+            size = values.shape[axis]
+            parts = (
+                weight * np.take(padded, range(first, first + size), axis)
+                for first, weight in enumerate(window)
+            )
+            values = sum(parts, np.zeros_like(values))
     magnitude = np.abs(values)
     last = math.floor(PERCENTILE / 100 * (magnitude.size - 1))
     scale = float(np.partition(magnitude, last, None)[last]) or float(magnitude.max())
     share = np.minimum(magnitude / (scale or 1.0), 1.0)
     return (np.rint(FULL * share**SOFTNESS) * np.sign(values)).astype(np.int8), scale
-
-
-def _smoothed(values: np.ndarray, axis: int, window: np.ndarray) -> np.ndarray:
-    """Weighted sums over an odd window along an axis, with mirrored edges."""
-    reach = len(window) // 2
-    size = values.shape[axis]
-    padded = np.pad(values, [(reach, reach) if axis == n else (0, 0) for n in (0, 1)], "symmetric")
-    parts = (
-        weight * np.take(padded, range(first, first + size), axis)
-        for first, weight in enumerate(window)
-    )
-    return sum(parts, np.zeros_like(values))
 
 
 def centred_window(period: int) -> np.ndarray:

@@ -1,10 +1,7 @@
-"""Compresses raw relevance into strengths: one byte for each pixel, enough for drawing.
-
-Runs inside the compiled function, so that only these bytes are copied from a GPU.
+"""Compresses raw relevance into strengths, one byte for each pixel, inside the compiled function.
 
 A first layer with a stride, or an overlapping pool behind it, looks at some pixels more often than
-at their neighbours, which leaves a grid all over the map. Only what is drawn is smoothed; raw maps
-keep the grid.
+at their neighbours, which leaves a grid all over the map. Only what is drawn is smoothed.
 """
 
 import math
@@ -42,18 +39,11 @@ def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
     """Averages float32 [B, H, W, C] over windows of one period, without its grid; keeps sums."""
     for axis, period in enumerate(stride, start=1):
         if period > 1:
-            relevance = weighed_along(axis, relevance, centred_window(period))
+            window = centred_window(period)
+            reach = len(window) // 2
+            edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
+            kernel = np.tile(window[:, None, None], (1, relevance.shape[-1], 1))
+            kernel = np.expand_dims(kernel, axis=2 - axis)
+            padded = tf.pad(relevance, edges, "SYMMETRIC")
+            relevance = tf.nn.depthwise_conv2d(padded, kernel, [1, 1, 1, 1], "VALID")
     return relevance
-
-
-def weighed_along(axis: int, pictures: tf.Tensor, window: np.ndarray) -> tf.Tensor:
-    """Weighted sums over an odd window along axis 1 or 2 of [B, H, W, C]; edges are mirrored."""
-    reach = len(window) // 2
-    edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
-    kernel = np.tile(window[:, None, None], (1, pictures.shape[-1], 1))
-    return tf.nn.depthwise_conv2d(
-        tf.pad(pictures, edges, "SYMMETRIC"),
-        np.expand_dims(kernel, axis=2 - axis),
-        strides=[1, 1, 1, 1],
-        padding="VALID",
-    )

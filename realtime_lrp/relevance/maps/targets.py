@@ -1,9 +1,7 @@
 """The target of a map: all classes, the best, one class, or one class against others.
 
 Relevance starts at the output with `t * score`; gradient methods differentiate the sum of
-`t * logit`. A target is data of the compiled function: changing it does not retrace.
-A batch has one target for all of its pictures, or one for each. Must not import TensorFlow with
-the module.
+`t * logit`. Changing a target does not retrace. Must not import TensorFlow with the module.
 """
 
 import functools

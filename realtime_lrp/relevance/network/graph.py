@@ -17,9 +17,7 @@ from realtime_lrp.relevance.network.steps import Activation, Handed, Multiple, S
 class Node:
     """One step and the numbers of the tensors that it reads and computes."""
 
-    layer: (
-        str  # the Keras layer's name; "model/layer" in a nested model, "layer:2" at a second call
-    )
+    layer: str  # the Keras layer's name; "model/layer" if nested, "layer:2" at a second call
     kind: str  # the layer's type
     step: Step
     inputs: tuple[int, ...]

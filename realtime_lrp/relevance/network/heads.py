@@ -1,10 +1,10 @@
 """The scores that a network ends in: found, or made of its last values.
 
-Probabilities are written in many ways. What the last operations compute is decided by what they
-give for random values, not by their names: what agrees with a softmax or a sigmoid becomes one,
-and relevance starts there.
+What the last operations compute is decided by what they give for random values, not by names: what
+agrees with a softmax or a sigmoid becomes one, and relevance starts there.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -199,14 +199,12 @@ def _end_in_two_classes(graph: Graph) -> None:
 
 def _random(graph: Graph, numbers: set[int], spread: float) -> dict[int, tf.Tensor]:
     """Values from -spread to spread for some tensors of a batch; their shapes are known."""
-    most = max(int(np.prod(graph.shapes[number][1:])) for number in numbers)
-    count = max(2, min(PROBES, MAX_ENTRIES // most))
+    shapes = {number: graph.shapes[number][1:] for number in sorted(numbers)}
+    count = max(2, min(PROBES, MAX_ENTRIES // max(map(math.prod, shapes.values()))))
     rng = np.random.default_rng(0)
     return {
-        number: tf.constant(
-            rng.uniform(-spread, spread, (count, *graph.shapes[number][1:])), tf.float32
-        )
-        for number in sorted(numbers)
+        number: tf.constant(rng.uniform(-spread, spread, (count, *shape)), tf.float32)
+        for number, shape in shapes.items()
     }
 
 

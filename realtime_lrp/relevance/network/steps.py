@@ -167,8 +167,7 @@ class Deviation(Elementwise):
 class Move(Step):
     """Moves, repeats, picks or cuts off entries, or adds zeros: relevance goes to where they were.
 
-    It is a function of its inputs, or a kind with a `forward` of its own; relevance goes back
-    through its adjoint.
+    It goes back through the adjoint of the function.
     """
 
     keeps_sign = True
@@ -212,23 +211,21 @@ class Sum(Step):
 class Reshape(Move):
     """Entries in another shape [B, *shape]; one size may be -1, which is what is left over."""
 
-    def __init__(self, shape: Sequence[int]) -> None:
-        self.shape = [-1 if size is None else size for size in shape]
+    def __init__(self, shape: Sequence[int | None]) -> None:
+        known = math.prod(size for size in shape if size not in (-1, None))
 
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        known = math.prod(size for size in self.shape if size != -1)
-        left_over = math.prod(a.shape[1:]) // known
-        return tf.reshape(a, [-1, *(left_over if size == -1 else size for size in self.shape)])
+        def reshaped(a: tf.Tensor) -> tf.Tensor:
+            left_over = math.prod(a.shape[1:]) // known
+            return tf.reshape(a, [-1, *(left_over if n in (-1, None) else n for n in shape)])
+
+        super().__init__(reshaped)
 
 
 class Permute(Move):
     """Axes in the order of the input's, batch included."""
 
     def __init__(self, order: Sequence[int]) -> None:
-        self.order = list(order)
-
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        return tf.transpose(a, self.order)
+        super().__init__(lambda a: tf.transpose(a, list(order)))
 
 
 class Interpolation(Sum):
@@ -247,20 +244,14 @@ class ZeroPadding(Move):
     """Adds rows and columns of zeros."""
 
     def __init__(self, padding: Sequence[Sequence[int]]) -> None:
-        self.padding = [[0, 0], *padding, [0, 0]]
-
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        return tf.pad(a, self.padding)
+        super().__init__(lambda a: tf.pad(a, [[0, 0], *padding, [0, 0]]))
 
 
 class Concatenate(Move):
     """Joins its inputs along an axis."""
 
     def __init__(self, axis: int) -> None:
-        self.axis = axis
-
-    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
-        return tf.concat(inputs, self.axis)
+        super().__init__(lambda *inputs: tf.concat(inputs, axis))
 
 
 class Add(Step):

@@ -1,9 +1,8 @@
 """Which part of the picture each token of a transformer stands for.
 
-A convolution or a pool has rows and columns; every cell gets a number. The numbers are
-moved as the network moves entries (reshaping, transposing, joining, cutting), and stay where it
-computes each token by itself. A dense layer whose tokens hold the pixels of a patch each makes the
-patches its cells. A sum, such as a residual connection, has the cells of its terms.
+The rows and columns of a convolution or a pool are cells, with numbers that are moved as the
+network moves entries, and stay where it computes each token by itself. A dense layer whose tokens
+hold the pixels of a patch each makes the patches its cells. A sum has the cells of its terms.
 Nothing is concluded from numbers of tokens: what mixes tokens has no cells.
 """
 

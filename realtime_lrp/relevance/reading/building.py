@@ -1,8 +1,7 @@
 """Makes the graph of a Keras model.
 
-The model is walked once. Nested models are entered; a shared layer gets one node for each call. A
-layer with a row in `layers.py` becomes the steps of its row; any other is traced into TensorFlow
-operations (`tracing.py`).
+Nested models are entered; a shared layer gets one node for each call. A layer without a row in
+`layers.py` is traced into TensorFlow operations (`tracing.py`).
 """
 
 import copy

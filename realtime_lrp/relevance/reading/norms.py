@@ -1,7 +1,6 @@
 """Finds the layer and group normalisations among the operations of a SavedModel without layers.
 
-They are found by how operations are connected, whatever the order of products and sums. Whether
-these are a normalisation is then tried on numbers, which also gives its gamma and beta.
+How operations are connected suggests them; numbers decide, and give gamma and beta.
 """
 
 from collections.abc import Callable, Sequence

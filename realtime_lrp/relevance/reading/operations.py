@@ -14,13 +14,7 @@ from realtime_lrp.relevance.network import steps, traced_steps
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice, Offset, Quotient
 from realtime_lrp.relevance.reading import products, tracing
-from realtime_lrp.relevance.reading.reader import (
-    Reader,
-    Row,
-    Values,
-    compute_with_constants,
-    shapes_of,
-)
+from realtime_lrp.relevance.reading.reader import Reader, Row, Values, shapes_of
 from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Held, Turned
 
 
@@ -56,7 +50,7 @@ def of_operation(kind: type[traced_steps.Operation]) -> Row:
         outputs: list[tracing.Value | None] = []
         for index, output in enumerate(operation.outputs):
             if output.consumers() or len(operation.outputs) == 1:
-                compute = compute_with_constants(reader, operation, index)
+                compute = reader.compute(operation, index)
                 made = kind if is_computed(reader, operation, index) else Choice
                 step = made(compute, shapes_of(operation, held, index))
                 outputs += reader.append(operation, [step], held, index)
@@ -109,7 +103,7 @@ def movement(reader: Reader, operation: tf.Operation) -> Values:
     shape, *others = (one.shape for one in operation.outputs)
     tensor, *more = reader.from_picture(operation)
     if not others and not more and shape.rank and shape[0] % BATCH:
-        return [Turned(reader.unmoved(tensor), compute_with_constants(reader, operation))]
+        return [Turned(reader.unmoved(tensor), reader.compute(operation))]
     return picked(reader, operation)
 
 

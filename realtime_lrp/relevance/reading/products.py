@@ -14,7 +14,7 @@ from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.steps import Permute, Reshape, Step, ZeroPadding
 from realtime_lrp.relevance.network.traced_steps import BATCH, MatrixProduct, WeightedSum
-from realtime_lrp.relevance.reading.reader import Reader, Values, compute_with_constants, shapes_of
+from realtime_lrp.relevance.reading.reader import Reader, Values, shapes_of
 from realtime_lrp.relevance.reading.tracing import MIXES, CannotReadError, Held
 
 CHANNELS_FIRST = "has its channels first, only channels last is known"
@@ -104,7 +104,7 @@ def _other_product(
     held = list(map(reader.held, reader.from_picture(operation)))
     kind = MatrixProduct if len(held) == 2 else WeightedSum
     if compute is None or len(held) < 2:
-        compute = compute_with_constants(reader, operation)
+        compute = reader.compute(operation)
     return reader.append(operation, [kind(compute, shapes_of(operation, held))], held)
 
 

@@ -1,7 +1,6 @@
-"""Appends the operations of a traced layer to a graph.
+"""Appends the operations of a traced layer to a graph, by the rows of `operations.py`.
 
-What depends on the layer's inputs becomes nodes, by the rows of `operations.py`. Everything else is
-computed once, while the graph is built.
+What does not depend on the layer's inputs is computed once, while the graph is built.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -220,6 +219,29 @@ class Reader:
         turned = self.turned(tensor)
         return turned.held if turned else self.held(tensor)
 
+    def compute(self, operation: tf.Operation, index: int = 0) -> Callable[..., tf.Tensor]:
+        """The output of an operation as a function of its inputs that depend on the picture."""
+        run = tracing.compute_of(operation)
+        turned = [self.turned(tensor) for tensor in operation.inputs]
+        from_picture = self.from_picture(operation)
+        rank = max(len(tensor.shape) for tensor in from_picture)
+        operands = [
+            None if constant is None else _for_batch(constant, rank, (operation.type, position))
+            for position, constant in enumerate(self.constants(operation))
+        ]
+        beside = self.turned(from_picture[0])
+        first = beside.held.shape[0] if beside else from_picture[0].shape[0]
+
+        def compute(*inputs: tf.Tensor) -> tf.Tensor:
+            batch = tf.shape(inputs[0])[0] * BATCH // first
+            given = iter(inputs)
+            read = [next(given) if one is None else one(batch) for one in operands]
+            moved = zip(read, turned, strict=True)
+            result = run(*(a if one is None else one.move(a) for a, one in moved))
+            return result[index] if isinstance(result, list | tuple) else result
+
+        return compute
+
     def append(
         self, operation: tf.Operation, steps: Sequence[Step], inputs: Sequence[Held],
         output: int = 0,
@@ -245,32 +267,6 @@ def shapes_of(operation: tf.Operation, held: Sequence[Held], index: int = 0) -> 
     except ValueError as error:
         raise CannotReadError(str(error)) from None
     return [*(one.shape for one in held), operation.outputs[index].shape]
-
-
-def compute_with_constants(
-    reader: Reader, operation: tf.Operation, index: int = 0
-) -> Callable[..., tf.Tensor]:
-    """The operation as a function of the inputs that depend on the picture."""
-    run = tracing.compute_of(operation)
-    turned = [reader.turned(tensor) for tensor in operation.inputs]
-    from_picture = reader.from_picture(operation)
-    rank = max(len(tensor.shape) for tensor in from_picture)
-    operands = [
-        None if constant is None else _for_batch(constant, rank, (operation.type, position))
-        for position, constant in enumerate(reader.constants(operation))
-    ]
-    beside = reader.turned(from_picture[0])
-    first = beside.held.shape[0] if beside else from_picture[0].shape[0]
-
-    def compute(*inputs: tf.Tensor) -> tf.Tensor:
-        batch = tf.shape(inputs[0])[0] * BATCH // first
-        given = iter(inputs)
-        read = [next(given) if one is None else one(batch) for one in operands]
-        moved = zip(read, turned, strict=True)
-        result = run(*(a if one is None else one.move(a) for a, one in moved))
-        return result[index] if isinstance(result, list | tuple) else result
-
-    return compute
 
 
 _SIZES = {("BroadcastTo", 1), ("Slice", 2), ("StridedSlice", 2)}

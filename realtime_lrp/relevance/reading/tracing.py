@@ -1,7 +1,6 @@
 """The TensorFlow operations that a layer consists of, and what their tensors stand for.
 
-A layer is run once, symbolically. Everything is traced for a batch of `BATCH` pictures, so
-that every shape is known and the axis of the pictures differs from the others.
+All is traced for a batch of `BATCH` pictures: the axis of the pictures differs from the others.
 """
 
 import functools
@@ -194,10 +193,9 @@ def bytes_of(tensor: tf.Tensor) -> int:
 
 
 def bytes_of_outputs(operation: tf.Operation, values: Sequence[tf.Tensor]) -> int:
-    """The memory that an operation's outputs take for these inputs, without computing them.
+    """The memory that an operation's outputs take, without computing them.
 
-    Where the trace does not know the shapes of the outputs, they follow from inputs that hold
-    sizes.
+    Shapes that the trace does not know follow from inputs that hold sizes.
     """
     outputs = operation.outputs
     if not all(one.shape.is_fully_defined() for one in outputs):

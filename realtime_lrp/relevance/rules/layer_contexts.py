@@ -12,7 +12,7 @@ from realtime_lrp.relevance.network.convolutions import Convolution, TransposedC
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.places import compute_supports
-from realtime_lrp.relevance.network.steps import Pool, Step
+from realtime_lrp.relevance.network.steps import Pool
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
 
@@ -65,7 +65,11 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
         known = next((k for k in (before, behind) if k.keys() >= set(node.inputs)), None)
         if known is None or (known is behind and isinstance(node.step, Linear)):
             continue
-        stride = np.max([known[n] for n in node.inputs], axis=0) * _stride(node.step)
+        stride = np.max([known[n] for n in node.inputs], axis=0)
+        if isinstance(node.step, Pool):
+            stride = stride * node.step.geometry["strides"][1:3]
+        elif isinstance(node.step, Convolution) and len(node.step.geometry["strides"]) == 2:
+            stride = stride * node.step.geometry["strides"]
         if isinstance(node.step, Dense) and len(graph.shapes[node.output]) > 2:
             grid = TokenGrids(graph, node.output).cells_of_patches(node.output)
             stride = np.ones(2, int) if grid is None else np.array(graph.shapes[0][1:3]) // grid
@@ -78,16 +82,6 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
                 found.append(stride)
     rows, columns = np.max(found, axis=0).tolist()
     return rows, columns
-
-
-def _stride(step: Step) -> np.ndarray:
-    """The stride of a step over two axes; 1 for steps without."""
-    if isinstance(step, Pool):
-        return np.array(step.geometry["strides"][1:3])
-    if isinstance(step, Convolution):
-        strides = step.geometry["strides"]
-        return np.array(strides if len(strides) == 2 else (1, 1))
-    return np.ones(2, int)
 
 
 def feature_maps(graph: Graph, layer: str) -> int:

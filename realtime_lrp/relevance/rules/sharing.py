@@ -1,8 +1,7 @@
-"""The generic step of all rules: how relevance is shared among the terms of a sum.
+"""The generic step of all rules (formula: `rules.py`): relevance shared among the terms of a sum.
 
-`rules.py` has its formula. Nothing here knows which rule is applied. R may have an axis more than
-the layer's output, [K, B, ...]: several relevances of each picture, which have the sums z in
-common. What biases took is then not counted.
+R may have an axis more than the layer's output, [K, B, ...]: several relevances of each picture,
+which have the sums z in common. What biases took is then not counted.
 """
 
 import functools

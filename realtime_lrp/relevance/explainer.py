@@ -16,20 +16,17 @@ from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
-from realtime_lrp.relevance.maps import detections, methods
-from realtime_lrp.relevance.maps.account import flood_advice
+from realtime_lrp.relevance.maps import account, detections, methods, starts
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
 from realtime_lrp.relevance.maps.detections import Detections, DrawnBoxes
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
-from realtime_lrp.relevance.maps.starts import background_of, region_weights, scores_anywhere
 from realtime_lrp.relevance.maps.targets import OneTarget, TargetResolver, Targets, TargetTensors
-from realtime_lrp.relevance.network import checks
+from realtime_lrp.relevance.network import checks, steps
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
 from realtime_lrp.relevance.network.checks import Bound, Prepared
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.heads import end_in_scores
-from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules import layer_contexts as contexts
 from realtime_lrp.relevance.rules.composites import Composite, composite_named, with_layers
@@ -158,7 +155,7 @@ class Explainer(ConceptViews):
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
         graph = model if isinstance(model, Graph) else build_graph(model, output, size)
         for node in graph.nodes:
-            if isinstance(node.step, MaxPool | GlobalMaxPool):
+            if isinstance(node.step, steps.MaxPool | steps.GlobalMaxPool):
                 node.step.shares = pool == "average"
         self.input_shape = checks.input_shape(graph, size)
         end_in_scores(graph, self.input_shape, output_activation, scores)
@@ -168,7 +165,7 @@ class Explainer(ConceptViews):
         self.classes = checks.count_classes(graph)
         folded = canonise(graph)
         checks.check_labels(labels, self.classes, graph)
-        self.background = graph.background = background_of(labels, self.classes)
+        self.background = graph.background = starts.background_of(labels, self.classes)
         self.segments = graph.places is not None
         self.places = graph.places or (1, 1)
         self._resolve = TargetResolver(self.classes, labels, graph.places, contrast)
@@ -212,7 +209,7 @@ class Explainer(ConceptViews):
         self._run_shared = Lazy(explain_function(plans, shared=True), xla)
         self._pipelines: list[Lazy] = []
         self._functions = {}
-        self._scores = Lazy(partial(scores_anywhere, graph, self._resolve("all")))
+        self._scores = Lazy(partial(starts.scores_anywhere, graph, self._resolve("all")))
 
     def __call__(
         self,
@@ -244,7 +241,7 @@ class Explainer(ConceptViews):
         x = self.check_batch(x)
         tensors = self._target(target, len(x))
         if at is not None or region is not None:
-            weights = region_weights(self._graph, at, region, x.shape)
+            weights = starts.region_weights(self._graph, at, region, x.shape)
             tensors = tensors._replace(region=tf.constant(weights))
         if contrast is not None:
             tensors = tensors._replace(contrast=tf.constant([[contrast and self.segments]]))
@@ -272,10 +269,10 @@ class Explainer(ConceptViews):
         graph = self._graph
         number = detections.ends_of(graph).scores
 
-        def at_place(x: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
-            return tf.gather(graph.forward(x)[number], at[0], axis=1)
-
-        run = self._compiled("scores at a place", at_place)
+        run = self._compiled(
+            "scores at a place",
+            lambda x, at: tf.gather(graph.forward(x)[number], at[0], axis=1),
+        )
         return self._in_parts(run, self.check_batch(x), tf.constant([place]))
 
     def detections(
@@ -299,10 +296,7 @@ class Explainer(ConceptViews):
         return Detections.of(found, threshold)
 
     def boxes(self, x: np.ndarray | tf.Tensor, target: OneTarget = "all") -> DrawnBoxes:
-        """The boxes that a detector finds, of the target's classes, without a map.
-
-        `x` is as in a call, and raises the same.
-        """
+        """The boxes that a detector finds, of the target's classes, without a map."""
         graph = self._graph
         ends = detections.ends_of(graph)
         run = self._compiled("boxes", lambda x, t: detections.drawn_of(graph.forward(x), ends, t))
@@ -331,7 +325,7 @@ class Explainer(ConceptViews):
         """Advice where relevance of the map grows without limit, most of it in a layer."""
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
         divided = any(layer in plan.divided_by_logits for plan in self._plans)
-        return flood_advice(self._arguments["absorb_bias"], divided and asked.several)
+        return account.flood_advice(self._arguments["absorb_bias"], divided and asked.several)
 
     def compile_pipeline(
         self,

@@ -26,17 +26,14 @@ TURNED = [1, 0, 3, 2]  # turns boxes of a network, y0, x0, y1, x1, and ours into
 
 
 class DrawnBoxes(NamedTuple):
-    """The boxes of a batch that are drawn, picture after picture, each picture's best first.
-
-    A picture without any has its best box, not `sure`: a map needs a box.
-    """
+    """The boxes of a batch that are drawn, picture after picture, each picture's best first."""
 
     pictures: tf.Tensor  # int32 [N], the picture of each
     boxes: tf.Tensor  # float32 [N, 4]
     labels: tf.Tensor  # int32 [N]
     scores: tf.Tensor  # float32 [N]
     places: tf.Tensor  # int32 [N]
-    sure: tf.Tensor  # bool [N]
+    sure: tf.Tensor  # bool [N], not that of a picture without any: a map needs a box
 
 
 def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor, tf.Tensor]:

@@ -90,11 +90,8 @@ class LayerViews:
     _xla: bool
 
     def pictures_at_once(self) -> int:
-        """How many pictures of a batch are explained together, in half of the memory free now.
-
-        With a GPU its memory counts, which is known when it does not suffice: there is no limit.
-        """
-        if tf.config.list_physical_devices("GPU"):
+        """How many pictures of a batch are explained together, in half of the memory free now."""
+        if tf.config.list_physical_devices("GPU"):  # which says when its memory does not suffice
             return 1 << 30
         maps = len(self._plans) * (DRAWN if self._graph.ends else 1)
         each = self._plans[0].activations * (COPIES + COPIES_PER_MAP * maps)

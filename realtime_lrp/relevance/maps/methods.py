@@ -116,10 +116,7 @@ def _times_input(plan: Plan, x: tf.Tensor, tensors: Numbered, parts: Parts) -> t
 
 
 def _grad_cam(plan: Plan, x: tf.Tensor, tensors: Numbered, parts: Parts) -> tf.Tensor:
-    """Grad-CAM (Selvaraju et al. 2017, eq. 1 and 2) at the feature maps that `_last_maps` found.
-
-    Resized bilinearly to the picture and divided equally among its channels.
-    """
+    """Grad-CAM (Selvaraju et al. 2017, eq. 1 and 2), resized and divided among the channels."""
     maps = tensors[plan.needed]
     weights = tf.reduce_mean(tf.cast(total(parts[plan.needed]), maps.dtype), [1, 2], keepdims=True)
     cam = tf.nn.relu(tf.reduce_sum(weights * maps, -1, keepdims=True))
@@ -207,11 +204,7 @@ def unsuited(graph: Graph) -> frozenset[str]:
 
 
 def asked_maps(method: str, also: Sequence[str]) -> list[tuple[Method, Composite | None]]:
-    """Looks up the explainer's method and the names of additional maps.
-
-    Returns how each map is computed, and the composite to follow; None is the explainer's own with
-    its `layers`.
-    """
+    """Each map's method, and its composite; None is the explainer's own with its `layers`."""
     if method not in METHODS:
         hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
         error = unknown("method", method, METHODS, names.METHODS.aliases)

@@ -142,11 +142,8 @@ class Plan:
 
     @cached_property
     def signs(self) -> int | None:
-        """The number of the logits with whose signs relevance starts, or None.
-
-        The last layers with weights divide by a sum with the logit's sign. Relevance of a class
-        with a negative logit would change its sign there.
-        """
+        """The number of the logits with whose signs relevance starts, or None."""
+        # where relevance is divided by a sum with the logit's sign, it would change its own there
         return self.graph.logits() if self._signed.keys() == {self.graph.output} else None
 
     @cached_property
@@ -165,10 +162,7 @@ class Plan:
 
     @cached_property
     def _signed(self) -> dict[int, set[int]]:
-        """The softmaxes and sigmoids of the scores -> the layers that divide by their logits.
-
-        They divide by a sum with the logit's sign. Those without such layers are left out.
-        """
+        """Softmaxes and sigmoids of the scores -> layers that divide by sums with their signs."""
         found = {}
         for number in self.graph.scoring(steps.Sum) if self.values is None else ():
             logits = self.graph.nodes[number - 1].inputs[0]

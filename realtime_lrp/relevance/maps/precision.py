@@ -183,10 +183,7 @@ def _norms_small_sums(graph: Graph) -> bool:
 
 
 def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int]:
-    """The output numbers of layers with weights that no convolution follows, but one precedes.
-
-    `with_last`: the last convolutions belong to them.
-    """
+    """Layers with weights behind all convolutions, by output number; `with_last`: the last too."""
     convolutions = {node.output for node in graph.nodes if node.step.convolves}
     between = graph.depending_on(convolutions) - graph.leading_to(convolutions)
     return {

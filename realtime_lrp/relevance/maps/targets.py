@@ -256,10 +256,7 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def tidied(name: str) -> str:
-    """A name of a class as people read it: "tiger_cat" and "n02123159 tiger cat" are "tiger cat".
-
-    Data, such as sidecars, keep names unchanged.
-    """
+    """A class as people read it: "tiger_cat" and "n02123159 tiger cat" are "tiger cat"."""
     return " ".join(SYNSET.sub("", name, count=1).replace("_", " ").split()) or name
 
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Affine, Identity
 from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct, rectifier_of
 
 # what may lie between a sigmoid and the product that it gates
@@ -31,7 +30,7 @@ def canonise(graph: Graph) -> list[Node]:
     for node in before:
         _as_rectifier(graph, node)
     for node in before:
-        if isinstance(node.step, Affine):
+        if isinstance(node.step, steps.Affine):
             _fold_backwards(graph, node, node.step) or _fold_forwards(graph, node, node.step)
     mark_gates(graph)
     return [node for node in before if node is not graph.producer(node.output)]
@@ -72,21 +71,21 @@ def mark_gates(graph: Graph) -> None:
             node.step.gates = frozenset(position for position, n in inputs if _gates(graph, n))
 
 
-def _fold_backwards(graph: Graph, norm: Node, affine: Affine) -> bool:
+def _fold_backwards(graph: Graph, norm: Node, affine: steps.Affine) -> bool:
     number = norm.inputs[0]
     while number != graph.output and len(graph.readers(number)) == 1:
         before = graph.producer(number)
         if before is not None and isinstance(before.step, Linear):
             graph.replace(replace(before, step=before.step.then(affine.scale, affine.offset)))
-            graph.replace(replace(norm, step=Identity()))
+            graph.replace(replace(norm, step=steps.Identity()))
             return True
-        if before is None or not isinstance(before.step, Identity):
+        if before is None or not isinstance(before.step, steps.Identity):
             return False
         number = before.inputs[0]
     return False
 
 
-def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
+def _fold_forwards(graph: Graph, norm: Node, affine: steps.Affine) -> bool:
     layers: dict[Node, Linear] = {}  # that read what the norm computes, identities skipped
     left = [norm.output]
     while left:
@@ -95,7 +94,7 @@ def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
         if number == graph.output or not readers:
             return False
         for node in readers:
-            if isinstance(node.step, Identity):
+            if isinstance(node.step, steps.Identity):
                 left.append(node.output)
             elif isinstance(node.step, Linear) and node.step.sees_whole_windows:
                 layers[node] = node.step
@@ -103,7 +102,7 @@ def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
                 return False
     for node, layer in layers.items():
         graph.replace(replace(node, step=layer.after(affine.scale, affine.offset)))
-    graph.replace(replace(norm, step=Identity()))
+    graph.replace(replace(norm, step=steps.Identity()))
     return True
 
 

@@ -188,10 +188,8 @@ class Graph:
     def of_rows(
         self, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor
     ) -> dict[int, tf.Tensor]:
-        """Tensors of a batch made of pictures, int32 [N], of another one; numbers stay.
-
-        Whole numbers may say where a picture begins in its batch: `forward` computes them anew.
-        """
+        """Tensors of a batch made of pictures, int32 [N], of another one; numbers stay."""
+        # whole numbers may say where a picture begins in its batch: `forward` computes them anew
         kept = {n: one.ref() for n, one in tensors.items() if not one.dtype.is_integer}
         found = {one: tf.gather(one.deref(), pictures) for one in dict.fromkeys(kept.values())}
         return {n: found[one] for n, one in kept.items()}
@@ -201,10 +199,7 @@ class Graph:
         return self.nodes[number - 1].dtype if number > 0 else tf.float32
 
     def _chain_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
-        """The nodes from behind a layer with weights to its ReLU, and the name of that ReLU.
-
-        Each of them is the only reader of the one before. Nothing where there is no such ReLU.
-        """
+        """The nodes from behind a layer with weights to its ReLU, and its name; or nothing."""
         chain: list[Node] = []
         number = node.output if isinstance(node.step, Linear) else self.output
         while number != self.output and len(readers := self.readers(number)) == 1:
@@ -331,10 +326,7 @@ class Graph:
         return numbers[0] if len(numbers) == 1 else None
 
     def differentiated(self) -> int | None:
-        """The number of what gradient methods differentiate: the logits, or a linear output.
-
-        None where the scores are computed of several tensors, or reshaped.
-        """
+        """The number of what gradient methods differentiate: logits, a linear output, or None."""
         scoring = self.scoring()
         return self.logits() if scoring == {self.output} else None if scoring else self.output
 

@@ -19,7 +19,6 @@ from realtime_lrp.relevance.network.checks import count_classes
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
-from realtime_lrp.relevance.network.places import output_shape
 from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape, Step
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -71,7 +70,7 @@ def end_in_scores(
             "scores",
         )
     if graph.boxes is not None:
-        places.end_at_best(graph, graph.boxes, output_shape(graph, picture))
+        places.end_at_best(graph, graph.boxes, places.output_shape(graph, picture))
     elif len(graph.output_shape) != 1:
         _end_in_vector_or_places(graph, picture)
     count_classes(graph)
@@ -111,7 +110,7 @@ def end_in_scores(
 
 
 def _end_in_vector_or_places(graph: Graph, picture: tuple[int, int, int]) -> None:
-    shape = output_shape(graph, picture)
+    shape = places.output_shape(graph, picture)
     sizes = tuple(size for size in shape if size != 1) or (1,)
     if len(sizes) == 1:
         graph.append("vector", "Reshape", [Reshape(sizes)], (graph.output,))
@@ -277,10 +276,7 @@ def _lines(ours: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, ...] | None:
 
 
 def _activate_at_the_end(graph: Graph) -> bool:
-    """Moves sigmoids behind what joins, picks or compares them, in place, if that is the same.
-
-    So it moves the softmax of a segmentation behind what moves its axes.
-    """
+    """Moves sigmoids, or a segmentation's softmax, to the end, if that gives the same scores."""
     scoring = graph.scoring()
     between = graph.depending_on(scoring) & (graph.leading_to({graph.output}) | {graph.output})
     nodes = [graph.nodes[number - 1] for number in sorted(between - scoring)]

@@ -54,11 +54,7 @@ class Linear(Step):
             return self.ready(self.kernel)
 
     def modified(self, modify: Modify) -> Weights:
-        """The kernel changed by a function, for example `positive`.
-
-        All rules that ask for the same function get the same object, so that TensorFlow computes
-        once what several composites have in common.
-        """
+        """The kernel changed by a function, once for all rules that ask for the same one."""
         if modify not in self._modified:
             self._modified[modify] = self.ready(modify(self.kernel))
         return self._modified[modify]

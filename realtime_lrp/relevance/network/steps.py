@@ -357,11 +357,7 @@ class AveragePool(Sum, Pool):
 
 
 class MaxPool(Pool):
-    """Max pooling.
-
-    Winner takes all: the first maximum of a window gets the window's relevance; what overlapping
-    windows give adds up. Where it `shares`, relevance goes back as through an average pool.
-    """
+    """Max pooling; a window's first maximum gets its relevance, or all in proportion (`shares`)."""
 
     def __init__(self, window: Sequence[int], strides: Sequence[int], padding: str) -> None:
         super().__init__(window, strides, padding)
@@ -415,11 +411,7 @@ class GlobalMaxPool(GlobalPool):
 
 
 class Multiple(NamedTuple):
-    """Relevance a * s of a tensor a, with its factor s.
-
-    The next rule in proportion would have to divide by that tensor again. What nobody reads of the
-    two costs nothing: TensorFlow leaves it out.
-    """
+    """Relevance a * s of a tensor a, and s: the next rule need not divide by a again."""
 
     relevance: tf.Tensor
     factor: tf.Tensor

@@ -17,7 +17,6 @@ from realtime_lrp.relevance.network.convolutions import Convolution, TransposedC
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.steps import Add, Elementwise, Move, Permute, Product, Reshape
-from realtime_lrp.relevance.network.traced_steps import MatrixProduct, WeightedSum
 
 BY_ENTRY = Elementwise | traced_steps.Stopped | traced_steps.Offset
 SEVERAL = Add | Product | traced_steps.Quotient
@@ -104,8 +103,8 @@ class TokenGrids:
             readers = self._graph.readers(left.pop())
             moved = {one.output for one in readers if isinstance(one.step, Move | BY_ENTRY)}
             products = (
-                isinstance(one.step, MatrixProduct)
-                or (isinstance(one.step, WeightedSum) and one.kind in PRODUCTS)
+                isinstance(one.step, traced_steps.MatrixProduct)
+                or (isinstance(one.step, traced_steps.WeightedSum) and one.kind in PRODUCTS)
                 for one in readers
                 if one.output not in moved
             )
@@ -165,7 +164,7 @@ class TokenGrids:
                     for sign in (1, -1)
                 )
             return _Cells(size, np.where(there == -back, there, 0))
-        scales = isinstance(step, WeightedSum) and node.kind in SCALINGS
+        scales = isinstance(step, traced_steps.WeightedSum) and node.kind in SCALINGS
         if isinstance(step, BY_ENTRY | SEVERAL) or scales:
             alike = [one for one in numbers if one.shape == shape]
             agree = all(one is alike[0] or np.array_equal(one, alike[0]) for one in alike)

@@ -126,10 +126,7 @@ class MatrixProduct(Operation):
     def factors(
         self, inputs: Tensors, output: tf.Tensor, factor: tf.Tensor, gate: frozenset[int]
     ) -> Tensors:
-        """The relevance of each input, divided by it; `factor` is the output's, divided by it.
-
-        The input number `gate`, if there is one, gets nothing.
-        """
+        """Each input's relevance divided by it, given the output's `factor`; None for a `gate`."""
         parts = self.gradient(inputs, output, factor / (2 - len(gate)))
         return [None if n in gate else part for n, part in enumerate(parts)]
 
@@ -164,10 +161,7 @@ class Stopped(Step):
 
 
 class Offset(Operation):
-    """Adds a constant; relevance passes unchanged.
-
-    Composites for transformers give the constant its share, see `attention.py`.
-    """
+    """Adds a constant; relevance passes, but not in composites for transformers."""
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return self.gradient(inputs, output, relevance)

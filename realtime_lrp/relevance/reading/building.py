@@ -337,10 +337,7 @@ class _Builder:
     def append_trace(
         self, called: _Called, traced: Trace, numbers: list[int], name: str
     ) -> list[int | None]:
-        """Appends the operations of a call; returns the numbers of its outputs, as `walk`.
-
-        Refuses what computes more for one picture than fits into memory, as attention among pixels.
-        """
+        """Appends the operations of a call, if they fit into memory; returns numbers as `walk`."""
         layer = called.layer
         entries = sum(
             tensor.shape.num_elements() or 0

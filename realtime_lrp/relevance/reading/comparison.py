@@ -29,18 +29,14 @@ _NUMBERS = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8)
 
 @dataclass(frozen=True)
 class LayerCall:
-    """One call of a layer or a nested model, and the nodes of a graph that stand for it.
-
-    A model has no `nodes`: its layers have calls of their own. `outputs` has None for what does not
-    depend on the picture.
-    """
+    """One call of a layer or a nested model, and the nodes of a graph that stand for it."""
 
     layer: keras.Operation
     name: str
     compute: Callable[..., Any]
-    nodes: Sequence[Node]
+    nodes: Sequence[Node]  # a model has none: its layers have calls of their own
     inputs: Sequence[int]
-    outputs: Sequence[int | None]
+    outputs: Sequence[int | None]  # None for what does not depend on the picture
 
     @property
     def numbers(self) -> list[int]:

@@ -23,14 +23,11 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """Operations, in order, that may be a normalisation of the traced tensor `root`.
-
-    Only the last one is read by others. Those from number `least` on may be its gamma and beta.
-    """
+    """Operations, in order, that may be a normalisation of the traced tensor `root`."""
 
     root: tf.Tensor
-    operations: list[tf.Operation]
-    least: int
+    operations: list[tf.Operation]  # only the last one is read by others
+    least: int  # those from this number on may be its gamma and beta
 
 
 def candidates(

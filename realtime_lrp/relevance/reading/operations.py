@@ -234,10 +234,7 @@ def bias_add(reader: Reader, operation: tf.Operation) -> Values:
 def _fold(
     reader: Reader, operation: tf.Operation, tensor: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor
 ) -> bool:
-    """Makes constants part of the layer with weights that computes a tensor, if it can.
-
-    Each channel is multiplied by `scale`; `offset`, of the same shape, is added then.
-    """
+    """Folds a scale and an offset of channels into the layer that computes a tensor, if it can."""
     graph = reader.graph
     held = reader.held(tensor)
     if len(tensor.consumers()) > 1 or tensor.name not in reader.made or graph.readers(held.number):

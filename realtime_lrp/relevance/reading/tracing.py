@@ -58,10 +58,7 @@ class Trace:
         inputs: Sequence[keras.KerasTensor],
         inner: Sequence[keras.Layer],
     ) -> None:
-        """Traces a function of tensors of which no size but the batch's is open.
-
-        `inner` are the layers that it calls, at any depth.
-        """
+        """Traces a function of tensors; calls of `inner` layers, at any depth, are recorded."""
 
         def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
             self.graph = tf.compat.v1.get_default_graph()
@@ -149,29 +146,21 @@ class Held:
 
 @dataclass(frozen=True)
 class Chain:
-    """Elementwise operations on one tensor of the graph, not yet a node.
-
-    `compute` maps the traced root, float32, to the value, which the operation `last` computes.
-    `types` are the types of all its operations; some may read `constants` too.
-    """
+    """Elementwise operations on one tensor of the graph, not yet a node."""
 
     root: Held
-    compute: Callable[[tf.Tensor], tf.Tensor]
-    last: tf.Operation | None = None
-    types: tuple[str, ...] = ()
-    constants: bool = False
+    compute: Callable[[tf.Tensor], tf.Tensor]  # the traced root, float32 -> the value
+    last: tf.Operation | None = None  # which computes the value
+    types: tuple[str, ...] = ()  # of all operations
+    constants: bool = False  # whether some read constants too
 
 
 @dataclass(frozen=True)
 class Turned:
-    """Moved entries of a tensor, whose first axis is not the pictures' axis; not yet a node.
-
-    Queries, keys and values are often computed together and then moved to the front. `move` maps
-    the traced tensor to its moved entries.
-    """
+    """Moved entries of a tensor, such as queries, whose first axis is not the pictures' axis."""
 
     held: Held
-    move: Callable[[tf.Tensor], tf.Tensor]
+    move: Callable[[tf.Tensor], tf.Tensor]  # the traced tensor -> its moved entries
 
 
 Value: TypeAlias = tf.Tensor | Held | Chain | Turned

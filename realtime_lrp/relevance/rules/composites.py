@@ -81,11 +81,7 @@ class Composite:
     def absorbing(
         self, graph: Graph, contexts: Mapping[int, LayerContext], absorb_bias: bool | None = None,
     ) -> frozenset[int]:  # fmt: skip
-        """The output numbers of layers whose biases take a share of the relevance.
-
-        `contexts` belong to the layers of `graph`. With `absorb_bias` None, the sources of the
-        composite and of the rules in `overrides` decide.
-        """
+        """The numbers of layers whose biases take relevance; None: as the sources of rules do."""
 
         def absorbs(node: Node) -> bool:
             context = contexts[node.output]

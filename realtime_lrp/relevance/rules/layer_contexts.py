@@ -12,7 +12,6 @@ from realtime_lrp.relevance.network.convolutions import Convolution, TransposedC
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.places import compute_supports
-from realtime_lrp.relevance.network.steps import Pool
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
 
@@ -66,7 +65,7 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
         if known is None or (known is behind and isinstance(node.step, Linear)):
             continue
         stride = np.max([known[n] for n in node.inputs], axis=0)
-        if isinstance(node.step, Pool):
+        if isinstance(node.step, steps.Pool):
             stride = stride * node.step.geometry["strides"][1:3]
         elif isinstance(node.step, Convolution) and len(node.step.geometry["strides"]) == 2:
             stride = stride * node.step.geometry["strides"]
@@ -78,7 +77,7 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
             found.append(stride)
         else:
             known[node.output] = stride
-            if known is behind and isinstance(node.step, Pool) and node.step.overlaps:
+            if known is behind and isinstance(node.step, steps.Pool) and node.step.overlaps:
                 found.append(stride)
     rows, columns = np.max(found, axis=0).tolist()
     return rows, columns
@@ -114,7 +113,7 @@ def spatial_maps(graph: Graph) -> list[int]:
         if moved or spatial.isdisjoint(node.inputs) or len(shape) != 4:
             continue
         spatial.add(node.output)
-        passes_on = isinstance(node.step, Pool | steps.Identity | steps.ZeroPadding)
+        passes_on = isinstance(node.step, steps.Pool | steps.Identity | steps.ZeroPadding)
         if shape[1] * shape[2] > 1 and not passes_on and node.output not in scoring:
             found.append(node.output)
     if ends := graph.ends:

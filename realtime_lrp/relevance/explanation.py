@@ -255,11 +255,7 @@ class Explanation:
 def explanation_of(
     x: np.ndarray, found: Explained, names: Sequence[str], accounted: Sequence[bool], **about: Any
 ) -> Explanation:
-    """Makes an explanation of what the compiled function returned, as arrays.
-
-    x is the input, or one picture that was explained for several targets. `accounted`: whether each
-    map has an account. `about` are further attributes of `Explanation`.
-    """
+    """Makes an explanation of the function's output for x, or one picture for several targets."""
     by_name = {}
     rows = zip(names, found.maps, found.accounts, accounted, strict=True)
     for name, map_, account, known in rows:

@@ -5,7 +5,7 @@ picture, all of them as one batch, after one forward pass of each picture.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from realtime_lrp.relevance.maps.starts import located, scores_at
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Product
-from realtime_lrp.relevance.rules.rules import taking_several
+from realtime_lrp.relevance.rules import rules
 
 
 def past_gates(back: Back) -> Back:
@@ -168,7 +168,9 @@ class Layer:
 
     def _to_the_picture(self, tensors: Numbered, begin: tf.Tensor, count: int) -> tf.Tensor:
         """The maps, float32 [B, count, H, W, C], of relevance [count * B, ...] at the layer."""
-        back = of_copies(past_gates(self.plan.back), count, taking_several(self.plan.rules))
+        # our rules take R with an axis more, see `sharing.py`; those of a program may not
+        ours = {n for n, one in self.plan.rules.items() if type(one).__module__ == rules.__name__}
+        back = of_copies(past_gates(self.plan.back), count, ours)
         arrived = self.plan.graph.backward(tensors, begin, back, self.number)[0]
         several = [count, -1, *tensors[0].shape[1:]]
         maps = tf.reshape(tf.cast(total(arrived), tf.float32), several)
@@ -176,10 +178,7 @@ class Layer:
 
 
 def peaks(
-    layers: Sequence[Layer],
-    tokens: Sequence[np.ndarray | None],
-    x: tf.Tensor,
-    target: TargetTensors,
+    layers: list[Layer], tokens: list[np.ndarray | None], x: tf.Tensor, target: TargetTensors
 ) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
     """Scores, and the peaks of each layer, see `Layer.peaks`."""
     plan = layers[0].plan

@@ -43,10 +43,7 @@ def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor,
 
 
 def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor, ...]:
-    """The `top` best boxes that do not overlap, at most one for each place; some score 0.
-
-    Returns boxes [B, top, 4], and int32 labels, float32 scores and int32 places, [B, top] each.
-    """
+    """The best boxes that do not overlap, one for each place: boxes, labels, scores, places."""
     places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
     return tf.gather(boxes, places, batch_dims=1), labels, values, places

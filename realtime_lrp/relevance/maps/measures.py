@@ -65,11 +65,7 @@ def pointing_game(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 
 def mass_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Relevance mass accuracy: relevance on the object / all relevance.
-
-    Arras, Osman and Samek 2022, "CLEVR-XAI: A benchmark dataset for the ground truth evaluation of
-    neural network explanations".
-    """
+    """Relevance mass accuracy, on the object / all (Arras, Osman and Samek 2022, "CLEVR-XAI")."""
     maps = _flat(maps).astype(np.float64)
     total = maps.sum(axis=1)
     maps = np.where(total[:, None] > 0, maps, 1.0)
@@ -94,11 +90,7 @@ def rank_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 
 def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Spearman's rank correlation of two maps of each picture; equal entries share their ranks.
-
-    Returns:
-      float64 [N] from -1 to 1, NaN where either map is the same everywhere.
-    """
+    """Spearman's rank correlation of maps, float64 [N]; NaN where a map is the same everywhere."""
     found = []
     for pair in zip(_flat(maps), _flat(others), strict=True):
         a, b = map(_centred_ranks, pair)

@@ -368,5 +368,4 @@ def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
 
 
 def _arriving(tensors: Numbered) -> Parts:
-    """Arrivals at tensors, by their numbers."""
     return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})

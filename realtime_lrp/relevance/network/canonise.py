@@ -68,7 +68,9 @@ def mark_gates(graph: Graph) -> None:
     for node in graph.nodes:
         if isinstance(node.step, steps.Product | MatrixProduct):
             inputs = enumerate(node.inputs)
-            node.step.gates = frozenset(position for position, n in inputs if _gates(graph, n))
+            gates = frozenset(position for position, n in inputs if _gates(graph, n))
+            both = isinstance(node.step, MatrixProduct) and len(gates) > 1  # neither is one then
+            node.step.gates = frozenset() if both else gates
 
 
 def _fold_backwards(graph: Graph, norm: Node, affine: steps.Affine) -> bool:

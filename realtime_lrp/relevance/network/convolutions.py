@@ -23,6 +23,7 @@ class Convolution(Linear):
         super().__init__(kernel, bias)
         self._groups = groups
         self.geometry = geometry
+        self.sees_whole_windows = geometry["padding"] == "VALID" or set(self._window) == {1}
 
     def output_shape(self, shape: Sequence[int]) -> list[int]:
         geometry = self.geometry
@@ -43,7 +44,6 @@ class Convolution(Linear):
 
     @property
     def _window(self) -> tuple[int, ...]:
-        """The size of the window along each axis."""
         return tuple(self.kernel.shape[:-2])
 
     def adjoint_of(self, kernel: tf.Tensor) -> tf.Tensor:
@@ -145,10 +145,6 @@ class Convolution(Linear):
         odd_padded = self.geometry["padding"] == "SAME" and all(size % 2 for size in window)
         centred = odd_padded or set(window) == {1}
         return centred and set(self.geometry["strides"]) == {1} and len(window) == 2
-
-    @property
-    def sees_whole_windows(self) -> bool:
-        return self.geometry["padding"] == "VALID" or set(self._window) == {1}
 
     def per_input(self, values: tf.Tensor) -> tf.Tensor:
         depth, out = self.kernel.shape[-2:]

@@ -83,10 +83,7 @@ class Ends(NamedTuple):
 
 @dataclass
 class Graph:
-    """Nodes in the order of the forward pass: every node comes after those whose output it reads.
-
-    It keeps the model's weights, not the model. Node n computes tensor n + 1.
-    """
+    """Nodes in the order of the forward pass, without the model; node n computes tensor n + 1."""
 
     nodes: list[Node] = field(default_factory=list)
     output: int = 0

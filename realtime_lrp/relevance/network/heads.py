@@ -156,7 +156,6 @@ def _make_scores(
 
 
 def _scoring_steps(graph: Graph) -> list[Activation]:
-    """The softmax or sigmoid steps that compute the scores."""
     found = (graph.nodes[number - 1].step for number in graph.scoring())
     return [step for step in found if isinstance(step, Activation)]
 
@@ -358,11 +357,7 @@ def _picked(columns: np.ndarray) -> Move:
 
 
 def _choose_outputs(graph: Graph, number: int, count: int, head: Head) -> bool:
-    """Makes the layer with weights that computes `count` values compute the logits, or False.
-
-    The graph ends in the tensor `number` of the values. The layer's rule then sees the weights of
-    each class.
-    """
+    """Makes the layer with weights that computes `count` values compute the logits, or not."""
     between: list[Node] = []
     node = graph.producer(number)
     while node is not None and isinstance(node.step, Identity | Reshape | steps.GlobalAveragePool):

@@ -41,6 +41,7 @@ class Linear(Step):
     """A layer that computes weighted sums: z = transform(a, weights, bias), bias [out] or None."""
 
     multiplies = True
+    sees_whole_windows = False  # whether outputs sum over the whole kernel, without zero padding
 
     def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> None:
         self.kernel = kernel
@@ -125,11 +126,6 @@ class Linear(Step):
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError
-
-    @property
-    def sees_whole_windows(self) -> bool:
-        """Whether every output sums over the whole kernel, without zero padding."""
-        return False
 
     @property
     def outputs(self) -> int:

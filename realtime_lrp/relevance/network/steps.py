@@ -85,7 +85,7 @@ class Elementwise(Step):
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [relevance]
 
-    def support(self, a: tf.Tensor) -> tf.Tensor:
+    def support(self, a: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
         return a
 
 
@@ -107,20 +107,13 @@ class Activation(Elementwise):
     ) -> None:
         super().__init__(function, keeps_sign=True)
         self.name = name
+        self.rectifies = name in ("relu", "relu6", "clipped_relu")
+        # whether its outputs lie between 0 and 1, so that it can gate another tensor
+        self.gates = name in ("sigmoid", "hard_sigmoid", "softmax")
         self.nonnegative = nonnegative  # whether no output is negative, for any input
 
     def forward(self, a: tf.Tensor) -> tf.Tensor:
         return self.function(a) if self.rectifies else super().forward(a)
-
-    @property
-    def rectifies(self) -> bool:
-        """Whether it is a ReLU, with or without an upper limit."""
-        return self.name in ("relu", "relu6", "clipped_relu")
-
-    @property
-    def gates(self) -> bool:
-        """Whether its outputs lie between 0 and 1, so that it can gate another tensor."""
-        return self.name in ("sigmoid", "hard_sigmoid", "softmax")
 
 
 class Softmax(Activation):
@@ -147,9 +140,6 @@ class SoftmaxOfSome(Softmax):
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [relevance, None]
 
-    def support(self, a: tf.Tensor, every: tf.Tensor | None = None) -> tf.Tensor:
-        return a
-
 
 class Affine(Elementwise):
     """A batch norm, `scale * a + offset`, both [channels]; relevance passes unchanged."""
@@ -165,10 +155,7 @@ class Deviation(Elementwise):
 
 
 class Move(Step):
-    """Moves, repeats, picks or cuts off entries, or adds zeros: relevance goes to where they were.
-
-    It goes back through the adjoint of the function.
-    """
+    """Moves, repeats, picks or cuts off entries, or adds zeros: relevance goes where they were."""
 
     keeps_sign = True
 
@@ -191,15 +178,12 @@ class TwoClasses(Elementwise):
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [relevance[..., 1:] - relevance[..., :1]]
 
-    def support(self, a: tf.Tensor) -> tf.Tensor:
+    def support(self, a: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
         return self.forward(a)
 
 
 class Sum(Step):
-    """Sums of its inputs with constant weights; relevance goes to them in proportion.
-
-    R_in = a * d/da (R / z), z the output: a kind differs only in `forward`.
-    """
+    """Sums with constant weights; in proportion, R_in = a * d/da (R / z), z the output."""
 
     shares = True
 

@@ -106,7 +106,7 @@ class MatrixProduct(Operation):
 
     A matrix of attention weights only lets through: relevance goes to the other one, in proportion
     to the terms of each sum. Where none is such a gate each gets half (the uniform rule, Achtibat
-    et al. 2024, "AttnLRP", prop. 3.3). `gates` has the positions of inputs that come out of a
+    et al. 2024, "AttnLRP", prop. 3.3). `gates` has the position of an input that comes out of a
     softmax or the like.
     """
 
@@ -115,20 +115,9 @@ class MatrixProduct(Operation):
     gates: frozenset[int] = frozenset()
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        factors = self.factors(inputs, output, relevance / stabilise(output), self.gate)
-        return [None if f is None else a * f for a, f in zip(inputs, factors, strict=True)]
-
-    @property
-    def gate(self) -> frozenset[int]:
-        """The position of the only input that is a gate; empty where both are, or none."""
-        return self.gates if len(self.gates) == 1 else frozenset()
-
-    def factors(
-        self, inputs: Tensors, output: tf.Tensor, factor: tf.Tensor, gate: frozenset[int]
-    ) -> Tensors:
-        """Each input's relevance divided by it, given the output's `factor`; None for a `gate`."""
-        parts = self.gradient(inputs, output, factor / (2 - len(gate)))
-        return [None if n in gate else part for n, part in enumerate(parts)]
+        s = relevance / stabilise(output) / (2 - len(self.gates))
+        pairs = enumerate(zip(inputs, self.gradient(inputs, output, s), strict=True))
+        return [None if n in self.gates else a * part for n, (a, part) in pairs]
 
 
 class Quotient(Operation):

@@ -29,6 +29,8 @@ from realtime_lrp.relevance.reading.tracing import Call, Trace
 
 CHECKED: weakref.WeakSet[keras.Model] = weakref.WeakSet()  # whose layers were compared before
 
+Shape = Sequence[int | None]
+
 DETECTOR_OUTPUTS = ["boxes", "scores"]
 """The outputs of a detector: boxes [B, places, 4], y0, x0, y1, x1 in pixels of its input, and the
 scores of classes there, [B, places, classes], from 0 to 1."""
@@ -54,16 +56,22 @@ def build_graph(
       UnsupportedLayerError: a layer has no rule, or an operation of it has none.
     """
     if is_functional(model):
-        graph = _graph_of_functional(model, output, size)
+        graph, number = _graph_of_functional(model, output, size)
     else:
-        graph = _graph_of_subclassed(model, output)
+        graph, number = _graph_of_subclassed(model, output)
+    if number is None:
+        raise DamagedInputError(
+            f"The output of the model {model.name!r} does not depend on the picture. Expected a "
+            "network that reads its input."
+        )
+    graph.output = number
     without_unused(graph)
     return graph
 
 
 def _graph_of_functional(
     model: keras.Model, output: str | int | None, size: tuple[int, int] | None
-) -> Graph:
+) -> tuple[Graph, int | None]:
     if len(model.inputs) != 1:
         raise DamagedInputError(
             f"The model {model.name!r} has {len(model.inputs)} inputs. Expected one picture in."
@@ -94,9 +102,8 @@ def _graph_of_functional(
     builder.note_own_call(model, model.name, [first], outputs)
     if model not in CHECKED:
         _compare(model, builder.calls, size, first)
-    graph.output = _existing(model, outputs[chosen])
     graph.boxes = outputs[names.index("boxes")] if detects else None
-    return graph
+    return graph, outputs[chosen]
 
 
 def _compare(
@@ -142,7 +149,7 @@ def is_functional(model: keras.Model) -> bool:
         return False
 
 
-def _graph_of_subclassed(model: keras.Model, output: str | int | None) -> Graph:
+def _graph_of_subclassed(model: keras.Model, output: str | int | None) -> tuple[Graph, int | None]:
     shape = model.built and (model.get_build_config() or {}).get("input_shape")
     if not shape or not all(isinstance(size, int | None) for size in shape):
         raise DamagedInputError(
@@ -157,18 +164,7 @@ def _graph_of_subclassed(model: keras.Model, output: str | int | None) -> Graph:
     shapes = {name: one.shape[1:] for name, one in zip(names, traced.outputs, strict=True)}
     chosen = choose_output(output, shapes, model.name)
     graph.output_shape = tuple(traced.outputs[chosen].shape[1:])
-    outputs = _Builder(graph).append_trace(called, traced, [0], "")
-    graph.output = _existing(model, outputs[chosen])
-    return graph
-
-
-def _existing(model: keras.Model, output: int | None) -> int:
-    if output is None:
-        raise DamagedInputError(
-            f"The output of the model {model.name!r} does not depend on the picture. Expected a "
-            "network that reads its input."
-        )
-    return output
+    return graph, _Builder(graph).append_trace(called, traced, [0], "")[chosen]
 
 
 @dataclass(frozen=True)
@@ -254,11 +250,7 @@ class _Builder:
     sized: dict[int, keras.KerasTensor] = field(default_factory=dict)
 
     def walk(
-        self,
-        model: keras.Model,
-        numbers: list[int],
-        prefix: str,
-        shapes: Sequence[Sequence[int | None]] = (),
+        self, model: keras.Model, numbers: list[int], prefix: str, shapes: Sequence[Shape] = ()
     ) -> list[int | None]:
         """Appends the layers of a functional model; returns the numbers of its outputs.
 

@@ -74,15 +74,11 @@ class LayerCall:
 
 
 def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> None:
-    """Refuses a layer, by its name, that computes something else than its nodes for pictures x.
-
-    `first` is the number of the tensor that is x. Each layer reads what Keras has computed before
-    it, so that no rounding adds up.
-    """
+    """Refuses a layer that computes something else than its nodes for x, the tensor `first`."""
     values = {first: x}
     last_reader = {number: call for call in calls for number in call.inputs}
     for call in calls:
-        inputs = [values[number] for number in call.inputs]
+        inputs = [values[number] for number in call.inputs]  # of Keras: no rounding adds up
         computed = call.by_layer(inputs)
         if call.nodes:
             ours = call.by_nodes(inputs)

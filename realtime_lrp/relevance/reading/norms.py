@@ -60,10 +60,7 @@ def candidates(
 def _parts(
     root: tf.Tensor, operations: Sequence[tf.Operation], of_picture: set[str], needed: set[str]
 ) -> list[tf.Operation]:
-    """The first of the operations, a mean, with all that is made of it; empty if it does not meet.
-
-    What they read is the root, constants, and each other.
-    """
+    """A mean and all operations made of it, which read the root and constants; or nothing."""
     parts: list[tf.Operation] = []
     inside: set[str] = set()
     for operation in operations:

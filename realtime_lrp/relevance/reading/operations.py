@@ -208,10 +208,7 @@ def _offset(reader: Reader, operation: tf.Operation, factors: tuple[int, int]) -
 def _batch_norm(
     reader: Reader, product: tf.Tensor, scaled: Chain, offset: tf.Tensor
 ) -> steps.Affine | None:
-    """The batch norm of a SavedModel that a product and a sum with constants are; None if none.
-
-    The end of another normalisation, which divides by a deviation of the picture, is none.
-    """
+    """The batch norm that a product and a sum are in a SavedModel; not the end of another norm."""
     if not reader.trace.flat or scaled.types != ("Mul",) or len(product.consumers()) > 1:
         return None
     channels = scaled.root.shape[-1]

@@ -109,11 +109,7 @@ def _other_product(
 
 
 def _as_matrix_product(equation: str) -> Compute | None:
-    """An equation as a product of matrices [..., rows, columns]; None where it is none.
-
-    So it takes half of the time (DeiT-Tiny, bfloat16), as axes that both passes move are moved
-    once.
-    """
+    """An equation as a product of matrices, in half of the time (DeiT-Tiny, bfloat16); or None."""
     terms, output = equation.split("->")
     first, second = terms.split(",")
     pages = [one for one in first if one in second and one in output]
@@ -136,7 +132,6 @@ def _as_matrix_product(equation: str) -> Compute | None:
 
 
 def _moved(a: tf.Tensor, axes: Sequence[str], wanted: Sequence[str]) -> tf.Tensor:
-    """A tensor with its axes in another order."""
     if list(axes) == list(wanted):
         return a
     return tf.transpose(a, [list(axes).index(label) for label in wanted])
@@ -161,11 +156,7 @@ def einsum(reader: Reader, operation: tf.Operation) -> Values:
 
 
 def _dense_steps(held: Held, read: str, weights: str, output: str, kernel: tf.Tensor) -> list[Step]:
-    """A product by an equation as a dense layer between changes of the shape; empty if it is none.
-
-    `read`, `weights` and `output` are the labels of the axes of the tensor, the kernel and the
-    result.
-    """
+    """A product by labels of axes as a dense layer between changes of the shape; or nothing."""
     summed = [label for label in read if label in weights and label not in output]
     kept = [label for label in read if label not in weights]
     new = [label for label in weights if label not in read]

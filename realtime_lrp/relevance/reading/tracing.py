@@ -6,8 +6,8 @@ All is traced for a batch of `BATCH` pictures: the axis of the pictures differs 
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -53,10 +53,7 @@ class Trace:
     _inside: list[str] = field(default_factory=list)  # the names of the layers that are running
 
     def run(
-        self,
-        compute: Callable[..., Any],
-        inputs: Sequence[keras.KerasTensor],
-        inner: Sequence[keras.Layer],
+        self, compute: Callable[..., Any], inputs: list[keras.KerasTensor], inner: list[keras.Layer]
     ) -> None:
         """Traces a function of tensors; calls of `inner` layers, at any depth, are recorded."""
 
@@ -71,7 +68,12 @@ class Trace:
             tf.TensorSpec([BATCH, *one.shape[1:]], one.dtype, name=f"input_{index}")
             for index, one in enumerate(inputs)
         ]
-        with TRACING, _inlined(), ExitStack() as stack:
+        with TRACING, ExitStack() as stack:
+            # What TensorFlow would compile by itself, or run picture by picture, is traced whole.
+            stack.callback(tf.config.run_functions_eagerly, tf.config.functions_run_eagerly())
+            tf.config.run_functions_eagerly(True)
+            stack.callback(setattr, tf, "map_fn", tf.map_fn)
+            tf.map_fn = lambda fn, elems, **kwargs: tf.vectorized_map(fn, elems)
             for layer in inner:
                 # The instance's own attribute hides the method of its class.
                 object.__setattr__(layer, "call", self._watched(layer, layer.call))
@@ -113,20 +115,6 @@ class Trace:
         if self.stays(layer) and read.isdisjoint(tensor.name for tensor in computed):
             call = Call(layer, place, inputs, computed)
             self.calls |= {tensor.name: call for tensor in computed}
-
-
-@contextmanager
-def _inlined() -> Iterator[None]:
-    """Functions that TensorFlow would compile, or run picture by picture, are traced whole."""
-    eager = tf.config.functions_run_eagerly()
-    map_fn = tf.map_fn
-    tf.config.run_functions_eagerly(True)
-    tf.map_fn = lambda fn, elems, **kwargs: tf.vectorized_map(fn, elems)
-    try:
-        yield
-    finally:
-        tf.map_fn = map_fn
-        tf.config.run_functions_eagerly(eager)
 
 
 MIXES = "mixes the pictures of a batch"
@@ -262,25 +250,23 @@ AS_ACTIVATION = {
 }  # fmt: skip
 """Type of an operation -> its name as an activation."""
 
-DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}
-"""Operations whose output a normalisation divides by, or multiplies with."""
-
+DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}  # by which a normalisation divides
+# operations that make a ReLU out of a comparison
 COMPARISONS = {"ClipByValue", "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum"}
-"""Operations that make a ReLU out of a comparison."""
 
 
 def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     """An operation as a part of a chain; None if it has several roots or changes the shape."""
     shape = tuple(operation.outputs[0].shape)
-    parts = [as_chain(value) for value in inputs if not tf.is_tensor(value)]
+    if any(isinstance(value, Turned) for value in inputs):
+        raise CannotReadError(MIXES)
+    read = [Chain(one, tf.identity) if isinstance(one, Held) else one for one in inputs]
+    parts = [one for one in read if isinstance(one, Chain)]
     root = parts[0].root
     if any(part.root != root for part in parts) or root.shape != shape:
         return None
     compute = compute_of(operation)
-    operands = [
-        of_any_batch(value, shape) if tf.is_tensor(value) else as_chain(value).compute
-        for value in inputs
-    ]
+    operands = [one.compute if isinstance(one, Chain) else of_any_batch(one, shape) for one in read]
 
     def computed(a: tf.Tensor) -> tf.Tensor:
         return compute(*(one(a) if callable(one) else one for one in operands))
@@ -288,13 +274,6 @@ def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     types = tuple(kind for part in parts for kind in part.types)
     constants = len(parts) < len(inputs) or any(part.constants for part in parts)
     return Chain(root, computed, operation, (*types, operation.type), constants)
-
-
-def as_chain(value: Held | Chain | Turned) -> Chain:
-    """A tensor of the graph as a chain without operations; a chain unchanged."""
-    if isinstance(value, Turned):
-        raise CannotReadError(MIXES)
-    return value if isinstance(value, Chain) else Chain(value, tf.identity)
 
 
 def of_any_batch(constant: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:

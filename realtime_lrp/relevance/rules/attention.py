@@ -66,13 +66,14 @@ def through_weights(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 
 def halves(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Each of two matrices gets half of the relevance of their product (prop. 3.3)."""
-    return cast(MatrixProduct, at.node.step).factors(at.inputs, at.output, s, frozenset())
+    return at.gradient(s / 2)
 
 
 def past_gates(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Attention weights are constants: the other matrix gets all relevance of the product."""
-    product = cast(MatrixProduct, at.node.step)
-    return product.factors(at.inputs, at.output, s, product.gate)
+    gates = cast(MatrixProduct, at.node.step).gates
+    parts = at.gradient(s / (2 - len(gates)))
+    return [None if n in gates else part for n, part in enumerate(parts)]
 
 
 def with_constant_deviation(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
@@ -93,10 +94,7 @@ def beside_offset(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 def _beside(
     constant: tf.Tensor | None, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> tuple[tf.Tensor, Tensors]:
-    """The rest of s where a constant is part of the output, and the constant's share.
-
-    Unless it absorbs its share, the other terms get all.
-    """
+    """The rest of s beside a constant of the output, and the constant's share if it absorbs it."""
     s = tf.cast(s, tf.float32)
     if constant is None:
         return s, []
@@ -159,8 +157,7 @@ def bound(rule: StepRule, absorb: bool, divides: bool) -> BoundStepRule:
 def has_attention(graph: Graph) -> bool:
     """Whether a softmax's rows weigh the rows of another matrix somewhere; gates are marked."""
     for product in graph.nodes:
-        gate = product.step.gate if isinstance(product.step, MatrixProduct) else ()
-        for position in gate:
+        for position in product.step.gates if isinstance(product.step, MatrixProduct) else ():
             node = graph.producer(product.inputs[position])
             while node and not isinstance(node.step, steps.Softmax):
                 node = graph.producer(node.inputs[0])

@@ -14,7 +14,7 @@ for every picture; `sharing.py` has the step itself. b' is left out where biases
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -320,11 +320,6 @@ RULES: dict[str, type[Rule]] = {
     "wsquare": WSquare, "flat": Flat, "zplus_input": ZPlusInput,
 }  # fmt: skip
 """Name in configuration and documentation -> rule."""
-
-
-def taking_several(rules: Mapping[int, Rule]) -> set[int]:
-    """The numbers of layers whose rules take R with an axis more: all of ours, see `sharing.py`."""
-    return {number for number, rule in rules.items() if type(rule).__module__ == __name__}
 
 
 def rule_named(text: str) -> Rule:

@@ -270,8 +270,7 @@ class Explainer(ConceptViews):
         number = detections.ends_of(graph).scores
 
         run = self._compiled(
-            "scores at a place",
-            lambda x, at: tf.gather(graph.forward(x)[number], at[0], axis=1),
+            "place", lambda x, at: tf.gather(graph.forward(x)[number], at[0], axis=1)
         )
         return self._in_parts(run, self.check_batch(x), tf.constant([place]))
 

@@ -15,11 +15,11 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.detections import DrawnBoxes, row_near
-from realtime_lrp.relevance.maps.plan import Numbered, Plan
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.starts import located, scores_at
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
-from realtime_lrp.relevance.network.steps import Handed, Multiple, Product
+from realtime_lrp.relevance.network.steps import Handed, Multiple, Numbered, Product
 from realtime_lrp.relevance.rules import rules
 
 
@@ -86,7 +86,7 @@ class Layer:
         arrived = self._arrived(graph.backward(tensors, begin, back, None, self.number))
         shares = _channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(shares), count).indices
-        maps = self._maps(tensors, arrived, tf.where(channels < 0, largest, channels), count)
+        maps = self._maps(tensors, arrived, tf.where(channels < 0, largest, channels))
         return scores_at(graph, tensors, target), shares, maps
 
     def neurons(
@@ -127,7 +127,7 @@ class Layer:
         magnitudes = tf.abs(shares)
         of_all = tf.math.divide_no_nan(magnitudes, tf.reduce_sum(magnitudes, -1, keepdims=True))
         chosen = tf.math.top_k((of_all + prior[0]) * prior[1], count).indices
-        maps = self._maps(tensors, arrived, chosen, count)
+        maps = self._maps(tensors, arrived, chosen)
         drawn = after(tf.reshape(maps, [-1, *tensors[0].shape[1:]]))
         return ChannelOutput(shares, chosen, drawn, maps)
 
@@ -155,16 +155,15 @@ class Layer:
             )
         return total(parts[self.number])
 
-    def _maps(
-        self, tensors: Numbered, arrived: tf.Tensor, channels: tf.Tensor, count: int
-    ) -> tf.Tensor:
+    def _maps(self, tensors: Numbered, arrived: tf.Tensor, channels: tf.Tensor) -> tf.Tensor:
         """The map of each of some channels [B or 1, count] alone, float32 [B, count, H, W, C]."""
         mask = tf.one_hot(channels, arrived.shape[-1], dtype=arrived.dtype)
         mask = tf.transpose(mask, [1, 0, 2])  # oneDNN prints an error where integers are transposed
         middle = [1] * (arrived.shape.rank - 2)
         shape = tf.concat([tf.shape(mask)[:2], middle, tf.shape(mask)[2:]], 0)
         kept = arrived[None] * tf.reshape(mask, shape)  # all pictures of the first channel first
-        return self._to_the_picture(tensors, tf.reshape(kept, [-1, *arrived.shape[1:]]), count)
+        begin = tf.reshape(kept, [-1, *arrived.shape[1:]])
+        return self._to_the_picture(tensors, begin, channels.shape[-1])
 
     def _to_the_picture(self, tensors: Numbered, begin: tf.Tensor, count: int) -> tf.Tensor:
         """The maps, float32 [B, count, H, W, C], of relevance [count * B, ...] at the layer."""

@@ -1,8 +1,7 @@
 """Concept relevance propagation (Achtibat et al. 2023): maps of single channels of a layer.
 
-`concepts` keeps relevance in single channels. `peaks` looks at all channels of some layers at once,
-without a map: what each carries, and where most of it is. `position_maps` then follows single
-channels from single positions to the picture, as the receptive field of a neuron.
+`peaks` looks at all channels of some layers at once, without a map. `position_maps` then follows
+single channels from single positions to the picture, as the receptive field of a neuron.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -84,10 +83,9 @@ class ConceptViews(LayerViews):
     def concept_layers(self) -> tuple[str, ...]:
         """The layers with rows and columns whose channels may be concepts, from the input on.
 
-        Layers with weights, sums and joins; what lies between has the same channels. Without those
-        of the last weights, whose channels are classes. There may be none. Of a transformer also
-        layers of tokens, if each patch has one token there and the answer depends on these tokens;
-        of its attention only what is added up behind it.
+        Layers with weights, sums and joins, but the last weights, whose channels are classes. Of a
+        transformer also layers of tokens, if each patch has one and the answer depends on it; of
+        its attention only what is added up behind it.
         """
         graph = self._graph
         numbers = graph.outputs()

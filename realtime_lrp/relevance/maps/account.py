@@ -12,8 +12,7 @@ FLOOD = 1e3
 """A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor
 computes a map that explains nothing."""
 
-VANISHED = 0.01
-"""A map shows nothing if pixels and biases received less than this share of what started."""
+VANISHED = 0.01  # a map shows nothing if pixels and biases received a smaller share
 
 TINY = 1e-4  # a smaller score counts as 0: its relevance is rounding
 ROUNDING = 1e-6  # a smaller difference is rounding, however little started

@@ -4,7 +4,7 @@ The best boxes are chosen first; then relevance starts at the score of each box 
 cell, an anchor, a query), all boxes of a picture in one batch, after one forward pass.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Ends, Graph
+from realtime_lrp.relevance.network.steps import Numbered
 from realtime_lrp.system.geometry import SURE
 
-OVERLAP = 0.5
-"""Two boxes with a larger intersection over union are one: the one with the lower score goes."""
+OVERLAP = 0.5  # boxes that share more are one: the one with the lower score goes
 
 DRAWN = 8  # how many boxes of a picture are drawn at most, each with a map of its own
 
@@ -36,7 +36,7 @@ class DrawnBoxes(NamedTuple):
     sure: tf.Tensor  # bool [N], not that of a picture without any: a map needs a box
 
 
-def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor, tf.Tensor]:
+def answers_of(tensors: Numbered, ends: Ends) -> tuple[tf.Tensor, tf.Tensor]:
     """All boxes [B, places, 4], x0, y0, x1, y1, and scores [B, places, classes], float32."""
     boxes = tf.gather(tensors[ends.boxes], TURNED, axis=-1)
     return tf.cast(boxes, tf.float32), tf.cast(tensors[ends.scores], tf.float32)
@@ -49,7 +49,7 @@ def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor, .
     return tf.gather(boxes, places, batch_dims=1), labels, values, places
 
 
-def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors) -> DrawnBoxes:
+def drawn_of(tensors: Numbered, ends: Ends, target: TargetTensors) -> DrawnBoxes:
     """The boxes of the target's classes that are drawn; one outside the picture is none."""
     boxes, scores = answers_of(tensors, ends)
     size = tf.cast(tf.shape(tensors[0])[2:0:-1], tf.float32)
@@ -65,7 +65,7 @@ def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors
 
 
 def at_boxes(
-    graph: Graph, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor, places: tf.Tensor
+    graph: Graph, tensors: Numbered, pictures: tf.Tensor, places: tf.Tensor
 ) -> dict[int, tf.Tensor]:
     """The tensors of a batch with a row for each box [N], which end in the scores at its place."""
     ends = ends_of(graph)

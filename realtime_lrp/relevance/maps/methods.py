@@ -12,12 +12,12 @@ import tensorflow as tf
 from realtime_lrp.config import names
 from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE, DETECTOR_COMPOSITE
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
+from realtime_lrp.relevance.maps.plan import Method, Options, Plan
 from realtime_lrp.relevance.maps.starts import start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Arrival, Back, Graph, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Activation, Handed
+from realtime_lrp.relevance.network.steps import Activation, Handed, Numbered
 from realtime_lrp.relevance.network.traced_steps import MatrixProduct, Normalisation, Offset
 from realtime_lrp.relevance.rules.attention import has_attention
 from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite

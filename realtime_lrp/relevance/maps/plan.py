@@ -15,22 +15,18 @@ from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Handed, sum_of_each
+from realtime_lrp.relevance.network.steps import Handed, Numbered, sum_of_each
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
-CHUNK_BYTES = 512 << 20
-"""Memory for the activations of one chunk. More at once is not faster on a CPU."""
+CHUNK_BYTES = 512 << 20  # for the activations of a chunk; more at once is not faster on a CPU
 
 Perturb = Callable[[tf.Tensor, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]]
 """(x [1, H, W, C], numbers of copies int32 [N], how many copies there are in all) -> the copies
 [N, H, W, C], and float32 [N], how much the gradient of each counts; over all copies it adds up to
 1."""
 
-MAP = tf.map_fn
-"""Kept from here: reading a network replaces TensorFlow's own for a while, in all threads."""
-
-Numbered = Mapping[int, tf.Tensor]  # the tensors of a network by their numbers
+MAP = tf.map_fn  # kept: reading a network replaces TensorFlow's own for a while, in all threads
 
 
 @dataclass(frozen=True)
@@ -345,9 +341,7 @@ def _divided(relevance: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(relevance, sum_of_each(tf.abs(relevance))[:, None, None, None])
 
 
-def keeps_sign(
-    rules: Mapping[int, Rule], graph: Graph, exempt: Collection[int] = frozenset()
-) -> bool:
+def keeps_sign(rules: Mapping[int, Rule], graph: Graph, exempt: Collection[int] = ()) -> bool:
     """Whether relevance stays positive from the output to the input; some layers are `exempt`."""
     nonnegative = graph.nonnegative()
     return (

@@ -2,21 +2,17 @@
 
 What rounding does to a map, measured on photos and drawings:
 
-- Rounded weights and activations change the probabilities by a percent and let other entries win in
-  max pools. Relevance that z+ distributes keeps its sign; such a map changes little where the input
-  layers and the first max pools are not rounded. Elsewhere, and for one class against others, sums
-  of both signs nearly cancel, and the rest is another map.
+- Rounded weights and activations let other entries win in max pools. A map of z+ keeps signs, and
+  changes little where the input layers and the first max pools are not rounded. Elsewhere, and for
+  one class against others, sums of both signs nearly cancel, and the rest is another map.
 - Epsilon divides by the sum of the forward pass, so both have to be the same. In the last layer,
   where biases take their share, it may follow a rounded network if it is not rounded itself. In
-  dense layers before that rounding lets other neurons be 0, and the rest of a sum of both signs
-  shows it (VGG16, strong random biases: 0.986 to 0.997).
+  dense layers before that rounding lets other neurons be 0 (VGG16, strong random biases: 0.986).
 - Rules of transformers hand down R / z itself, and no rounded z divides it again. So what dense
   layers and attention multiply on the way back may be rounded (0.99997), but not the forward pass:
-  for all classes at once the logits nearest 0 decide (0.1), and a stem of convolutions suffers
-  (0.998).
-- Rounding only what is handed down changes hardly anything, with two exceptions. Near the output,
-  where classes or signs cancel, the differences that remain are small against what is rounded. And
-  in plain gradients of deep networks, terms of both signs cancel in every layer.
+  the logits nearest 0 decide for all classes at once (0.1), a stem of convolutions suffers (0.998).
+- Rounding only what is handed down changes hardly anything, but near the output, where classes or
+  signs cancel, and in plain gradients of deep networks, where they cancel in every layer.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ Of a segmentation, whose answer is [B, h, w, classes], it starts in a region. A 
 the compiled function, as a target is: another one does not retrace.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.targets import TargetTensors, tidied
 from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.steps import Numbered
 
 BACKGROUND = ("background", "bg", "void", "nothing")  # tidied names of a class for no thing
 
@@ -176,7 +177,7 @@ def _mask_of_pixel(at: Any, shape: tuple[int, int]) -> np.ndarray:
     return mask
 
 
-def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors) -> TargetTensors:
+def located(graph: Graph, tensors: Numbered, target: TargetTensors) -> TargetTensors:
     """The target with the region of each picture, whose weights add up to 1.
 
     Where a picture's weights are all 0, it is the largest connected region that is not background,
@@ -249,7 +250,7 @@ def connected(classes: tf.Tensor) -> tf.Tensor:
     return tf.gather(numbers, places)
 
 
-def scores_at(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors) -> tf.Tensor:
+def scores_at(graph: Graph, tensors: Numbered, target: TargetTensors) -> tf.Tensor:
     """The scores [B, classes] of a located target."""
     if graph.places is None:
         return graph.scores(tensors)
@@ -263,7 +264,7 @@ def scores_anywhere(graph: Graph, target: TargetTensors, x: tf.Tensor) -> tf.Ten
 
 
 def regions_of(
-    graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors, relevance: tf.Tensor
+    graph: Graph, tensors: Numbered, target: TargetTensors, relevance: tf.Tensor
 ) -> Regions:
     """The regions of a located target, and how much of its map [B, H, W, C] lies inside."""
     positive = tf.maximum(tf.reduce_sum(relevance, -1), 0)

@@ -15,8 +15,7 @@ from realtime_lrp.system.machine import available_bytes, gib
 ColourTransform = tuple[np.ndarray, np.ndarray]
 """offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""
 
-MARGIN = 0.1
-"""How far values may lie outside the range of the input before they look raw, as a share of it."""
+MARGIN = 0.1  # the share of the range by which values may lie outside before they look raw
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.linear import RECTIFIERS, Linear
-from realtime_lrp.relevance.network.steps import Activation, Handed, Multiple, Step, Tensors
+from realtime_lrp.relevance.network.steps import Activation, Handed, Numbered, Step, Tensors
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
     node: Node
     inputs: Tensors
     output: tf.Tensor
-    arriving: tf.Tensor | Multiple  # a `Multiple` only where `Back` hands some down
+    arriving: tf.Tensor | steps.Multiple  # a `Multiple` only where `Back` hands some down
 
     @property
     def relevance(self) -> tf.Tensor:
@@ -152,7 +152,7 @@ class Graph:
         return graph
 
     def forward(
-        self, x: tf.Tensor, joined: bool = True, known: Mapping[int, tf.Tensor] | None = None
+        self, x: tf.Tensor, joined: bool = True, known: Numbered | None = None
     ) -> dict[int, tf.Tensor]:
         """Runs the network; returns every tensor by its number. `known` ones are not computed.
 
@@ -173,7 +173,7 @@ class Graph:
                 tensors[node.output] = step.forward(*inputs)
         return tensors
 
-    def computed(self, known: Mapping[int, tf.Tensor], *barred: type[Step]) -> dict[int, tf.Tensor]:
+    def computed(self, known: Numbered, *barred: type[Step]) -> dict[int, tf.Tensor]:
         """The known tensors and all that follow from them, not past steps of the kinds `barred`."""
         tensors = dict(known)
         for node in self.nodes:
@@ -182,9 +182,7 @@ class Graph:
                 tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
         return tensors
 
-    def of_rows(
-        self, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor
-    ) -> dict[int, tf.Tensor]:
+    def of_rows(self, tensors: Numbered, pictures: tf.Tensor) -> dict[int, tf.Tensor]:
         """Tensors of a batch made of pictures, int32 [N], of another one; numbers stay."""
         # whole numbers may say where a picture begins in its batch: `forward` computes them anew
         kept = {n: one.ref() for n, one in tensors.items() if not one.dtype.is_integer}
@@ -215,7 +213,7 @@ class Graph:
         sums = [steps.sum_of_each(one) for one in outputs]
         return tf.reduce_all(tf.math.is_finite(sums), 0)
 
-    def scores(self, tensors: Mapping[int, tf.Tensor]) -> tf.Tensor:
+    def scores(self, tensors: Numbered) -> tf.Tensor:
         """The scores [B, classes]; of a detector the best of each class at any place."""
         if self.ends is None:
             return tensors[self.output]
@@ -230,7 +228,7 @@ class Graph:
         return sum(math.prod(one.shape) for one in forward.structured_outputs.values())
 
     def backward(
-        self, tensors: Mapping[int, tf.Tensor], begin: tf.Tensor, back: Back,
+        self, tensors: Numbered, begin: tf.Tensor, back: Back,
         start: int | None = None, end: int = 0,
     ) -> Parts:  # fmt: skip
         """Passes relevance or a gradient back from the tensor `start` to the tensor `end`.
@@ -247,9 +245,7 @@ class Graph:
             parts[0] = [Part(tf.zeros([pictures, *tensors[0].shape[1:]], self._dtype(0)))]
         return parts
 
-    def hand_down(
-        self, parts: Parts, nodes: Sequence[Node], tensors: Mapping[int, tf.Tensor], back: Back
-    ) -> None:
+    def hand_down(self, parts: Parts, nodes: Sequence[Node], tensors: Numbered, back: Back) -> None:
         """Passes arrivals back through some nodes; adds the shares that they hand down."""
         for node in reversed(nodes):
             if node.output not in parts:
@@ -265,7 +261,7 @@ class Graph:
                 if part is None:
                     continue
                 dtype = self._dtype(number)
-                factor = tf.cast(part.factor, dtype) if isinstance(part, Multiple) else None
+                factor = tf.cast(part.factor, dtype) if isinstance(part, steps.Multiple) else None
                 relevance = tf.cast(steps.relevance_of(part), dtype)
                 parts[number].append(Part(relevance, node, position, factor))
 
@@ -344,10 +340,10 @@ def total(parts: Sequence[Part]) -> tf.Tensor:
     return tf.add_n([part.tensor for part in parts])
 
 
-def _arriving(parts: Sequence[Part], dtype: tf.DType) -> tf.Tensor | Multiple:
+def _arriving(parts: Sequence[Part], dtype: tf.DType) -> tf.Tensor | steps.Multiple:
     """The sum of all that was handed down to a tensor, with the factor where all parts have one."""
     relevance = tf.cast(total(parts), dtype)
     factors = [part.factor for part in parts if part.factor is not None]
     if len(factors) < len(parts):
         return relevance
-    return Multiple(relevance, tf.cast(tf.add_n(factors), dtype))
+    return steps.Multiple(relevance, tf.cast(tf.add_n(factors), dtype))

@@ -5,7 +5,6 @@ agrees with a softmax or a sigmoid becomes one, and relevance starts there.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,15 +18,14 @@ from realtime_lrp.relevance.network.checks import count_classes
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
-from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape, Step
+from realtime_lrp.relevance.network.steps import Activation, Identity, Move, Numbered, Reshape, Step
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
 SCORES = ("logits", "probabilities")
 
 PROBES = 64  # how many random values decide what the last operations compute
 
-MAX_ENTRIES = 1 << 22
-"""The most entries of a tensor of random values, and of a matrix that compares all classes."""
+MAX_ENTRIES = 1 << 22  # of a tensor of random values, and of a matrix that compares classes
 
 EXACT = 0.01  # largest difference between logits of scores and of a softmax or sigmoid, for -4..4
 
@@ -185,7 +183,7 @@ def _end_in_two_classes(graph: Graph) -> None:
     if not isinstance(own, Activation) or own.name != "sigmoid":
         graph.append("both", "TwoClasses", [steps.TwoClasses()], (graph.output,))
     elif graph.places:
-        both = Affine(tf.constant([-1.0, 1.0]), tf.constant([0.0, 0.0]))
+        both = steps.Affine(tf.constant([-1.0, 1.0]), tf.constant([0.0, 0.0]))
         read = graph.append("both", "Move", [_picked(np.zeros(2, int)), both], last.inputs)
         graph.append("sigmoid", "Sigmoid", [_activation("sigmoid")], (read,))
     else:
@@ -206,7 +204,7 @@ def _random(graph: Graph, numbers: set[int], spread: float) -> dict[int, tf.Tens
     }
 
 
-def _output_of(graph: Graph, known: Mapping[int, tf.Tensor]) -> np.ndarray | None:
+def _output_of(graph: Graph, known: Numbered) -> np.ndarray | None:
     """The output [B, classes] for known tensors; None where it depends on others."""
     output = graph.computed(known).get(graph.output)
     return None if output is None else output.numpy().astype(np.float64).reshape(len(output), -1)
@@ -347,8 +345,9 @@ def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:
         graph.append(layer, "Softmax", [steps.SoftmaxOfSome()], (some, read))
         return
     if not same and not _choose_outputs(graph, read, count, head):
-        affine = Affine(tf.constant(head.scale, tf.float32), tf.constant(head.offset, tf.float32))
-        graph.append(f"{layer}/logits", "Move", [_picked(head.columns), affine], (read,))
+        scale, offset = (tf.constant(one, tf.float32) for one in (head.scale, head.offset))
+        logits = [_picked(head.columns), steps.Affine(scale, offset)]
+        graph.append(f"{layer}/logits", "Move", logits, (read,))
     graph.append(layer, head.kind.capitalize(), [_activation(head.kind)], (graph.output,))
 
 

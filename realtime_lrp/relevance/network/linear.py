@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import Step, Tensors
 
-RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}
-"""The activations that a layer with weights can compute along with its sum."""
+RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}  # which layers with weights compute too
 
 Modify = Callable[[tf.Tensor], tf.Tensor]  # how w, or b, becomes w'
 

@@ -18,8 +18,7 @@ from tensorflow.python.framework import op_def_library
 
 OPERATION = "_MklNativeFusedConv2D"
 DTYPES = (tf.float32, tf.bfloat16)
-FUSED = {"relu": "Relu", "relu6": "Relu6"}
-"""Activation -> the operation that computes it along with the convolution."""
+FUSED = {"relu": "Relu", "relu6": "Relu6"}  # activation -> the operation computed along with sums
 
 _enabled = True
 

@@ -6,7 +6,7 @@ Tensors are float32 or bfloat16, feature maps are [B, H, W, C]. Steps with weigh
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ import tensorflow as tf
 STABILISER = 1e-6
 
 Tensors = Sequence[tf.Tensor]  # one for each input of a step
+Numbered = Mapping[int, tf.Tensor]  # the tensors of a network by their numbers
 
 
 def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
@@ -102,9 +103,7 @@ class Identity(Elementwise):
 class Activation(Elementwise):
     """A non-linearity, called as in Keras. Without negative inputs it has no negative outputs."""
 
-    def __init__(
-        self, name: str, function: Callable[[tf.Tensor], tf.Tensor], nonnegative: bool
-    ) -> None:
+    def __init__(self, name: str, function: Callable[..., tf.Tensor], nonnegative: bool) -> None:
         super().__init__(function, keeps_sign=True)
         self.name = name
         self.rectifies = name in ("relu", "relu6", "clipped_relu")

@@ -74,9 +74,8 @@ class TokenGrids:
     def has_places(self, number: int) -> bool:
         """Whether the channels of a tensor can be shown in the picture.
 
-        It is feature maps; or tokens, one for each patch, and the answer depends on these
-        patches. Queries, keys and values are left out: they are parts of one attention. So are
-        windows of tokens [1, windows, tokens, channels], and what may be such windows.
+        It is feature maps; or tokens, one for each patch, on which the answer depends. Left out are
+        queries, keys and values, parts of one attention, and what may be windows of tokens.
         """
         if len(self._shapes[number]) != 4:
             own = self.grid(number) is not None and not self._feeds_attention(number)

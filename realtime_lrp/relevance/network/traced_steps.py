@@ -13,8 +13,7 @@ import tensorflow as tf
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.steps import Activation, Step, Tensors, stabilise, sum_of_each
 
-BATCH = 13
-"""How many pictures layers are traced for: a prime, unlikely to be the size of another axis."""
+BATCH = 13  # pictures for which layers are traced: a prime, hardly the size of another axis
 
 Compute = Callable[..., tf.Tensor]
 

@@ -19,9 +19,7 @@ from realtime_lrp.relevance.network.traced_steps import Choice
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 
 TOLERANCE = 1e-3  # largest difference, relative to the largest output
-
-HALF_TOLERANCE = 0.05
-"""The same where the layer computes in half precision; its nodes compute in float32."""
+HALF_TOLERANCE = 0.05  # where the layer computes in half precision, its nodes in float32
 
 _NUMBERS = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8)
 """Types of feature maps and pictures, which nodes compute in float32; others choose."""

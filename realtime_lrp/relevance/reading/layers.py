@@ -61,10 +61,8 @@ def _float32(layer: keras.Layer, *names: str) -> list[Any]:
 
 
 def _geometry(layer: keras.Layer) -> Geometry:
-    return Geometry(
-        strides=list(layer.strides), padding=layer.padding.upper(),
-        dilations=list(layer.dilation_rate),
-    )  # fmt: skip
+    strides, dilations = map(list, (layer.strides, layer.dilation_rate))
+    return Geometry(strides=strides, padding=layer.padding.upper(), dilations=dilations)
 
 
 def _activation(layer: keras.Layer) -> list[steps.Step]:
@@ -140,12 +138,8 @@ def _identity(layer: keras.Layer) -> list[steps.Step]:
 
 
 def _relu(layer: keras.Layer) -> list[steps.Step]:
-    function = functools.partial(
-        keras.activations.relu,
-        negative_slope=layer.negative_slope,
-        max_value=layer.max_value,
-        threshold=layer.threshold,
-    )
+    options = {name: getattr(layer, name) for name in ("negative_slope", "max_value", "threshold")}
+    function = functools.partial(keras.activations.relu, **options)
     if layer.negative_slope or layer.threshold:
         return [steps.Activation("leaky_relu", function, nonnegative=not layer.negative_slope)]
     name = {None: "relu", 6: "relu6"}.get(layer.max_value, "clipped_relu")
@@ -153,7 +147,7 @@ def _relu(layer: keras.Layer) -> list[steps.Step]:
 
 
 def _signed(name: str, of: Callable[[keras.Layer], Callable[..., tf.Tensor]]) -> Translation:
-    """The row of an activation of this name with negative outputs; `of` makes it of the layer."""
+    """The row of an activation with negative outputs, which `of` makes of the layer."""
     return lambda layer: [steps.Activation(name, of(layer), nonnegative=False)]
 
 

@@ -29,8 +29,7 @@ StepRule = Callable[[Arrival, tf.Tensor, bool], Tensors]
 """(what arrives, s, whether constants absorb relevance) -> the s of each input, None where it
 receives nothing; what constants took, [B], may follow."""
 
-BoundStepRule = Callable[[Arrival], Handed | None]
-"""Like `Back`, but None where the rule needs a `Multiple`."""
+BoundStepRule = Callable[[Arrival], Handed | None]  # `Back`, or None if it needs a `Multiple`
 
 
 def along(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:

@@ -24,8 +24,7 @@ from realtime_lrp.relevance.rules.rules import (
     rule_named,
 )
 
-Condition = Callable[[Node, LayerContext], bool]
-"""(layer with weights, what is known about it) -> whether a row of the table applies to it."""
+Condition = Callable[[Node, LayerContext], bool]  # whether a row applies to a layer with weights
 
 
 def input_layer(node: Node, context: LayerContext) -> bool:

@@ -268,10 +268,8 @@ class Explainer(ConceptViews):
             return self._in_parts(self._scores, self.check_batch(x))
         graph = self._graph
         number = detections.ends_of(graph).scores
-
-        run = self._compiled(
-            "place", lambda x, at: tf.gather(graph.forward(x)[number], at[0], axis=1)
-        )
+        scores_at = lambda x, at: tf.gather(graph.forward(x)[number], at[0], axis=1)  # noqa: E731
+        run = self._compiled("scores at a place", scores_at)
         return self._in_parts(run, self.check_batch(x), tf.constant([place]))
 
     def detections(

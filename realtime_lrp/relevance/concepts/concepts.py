@@ -68,7 +68,7 @@ class Peaks:
     """
 
     # each [B, channels]
-    shares: np.ndarray  # float32, the relevance, summed over all positions, and other tokens
+    shares: np.ndarray  # float32, the relevance at all positions and in tokens of no patch
     positions: np.ndarray  # int32, where the relevance is largest; -1 in a layer of tokens
     activations: np.ndarray  # float32, the largest activation at a position
     active_positions: np.ndarray  # int32, where that is

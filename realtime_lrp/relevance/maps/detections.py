@@ -33,7 +33,7 @@ class DrawnBoxes(NamedTuple):
     labels: tf.Tensor  # int32 [N]
     scores: tf.Tensor  # float32 [N]
     places: tf.Tensor  # int32 [N]
-    sure: tf.Tensor  # bool [N], not that of a picture without any: a map needs a box
+    sure: tf.Tensor  # bool [N]; a picture without any has its best box: a map needs one
 
 
 def answers_of(tensors: Numbered, ends: Ends) -> tuple[tf.Tensor, tf.Tensor]:
@@ -57,7 +57,8 @@ def drawn_of(tensors: Numbered, ends: Ends, target: TargetTensors) -> DrawnBoxes
     visible = tf.reduce_all(inside, -1, keepdims=True)
     wanted = visible & (target.weights != 0)[:, None]
     best = best_of(boxes, tf.where(wanted, scores, 0.0), DRAWN)
-    sure = best[2] >= SURE
+    *_, highest, _ = best
+    sure = highest >= SURE
     first = tf.range(tf.shape(sure)[1]) == 0
     rows = tf.where(sure | (first & ~tf.reduce_any(sure, -1, keepdims=True)))
     found = (tf.gather_nd(one, rows) for one in (*best, sure))

@@ -139,7 +139,7 @@ class Plan:
     @cached_property
     def signs(self) -> int | None:
         """The number of the logits with whose signs relevance starts, or None."""
-        # where relevance is divided by a sum with the logit's sign, it would change its own there
+        # divided by a sum with the sign of a negative logit, relevance would change its own sign
         return self.graph.logits() if self._signed.keys() == {self.graph.output} else None
 
     @cached_property

@@ -39,7 +39,7 @@ class TokenGrids:
         self._graph = graph
         self._shapes = graph.shapes
         self._spatial = {0}
-        # and what is computed of them, until one vector is, of which may be made a new picture
+        # with what is computed of them, until it is a vector: that may become a new picture
         self._tokens = set[int]()
         self._cells: dict[int, _Cells] = {}
         for node in graph.nodes[:end]:

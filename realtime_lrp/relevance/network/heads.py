@@ -139,8 +139,8 @@ def _make_scores(
         are = _values_are(graph, picture) if several else "a value"
         if are == "logarithms":
             graph.append("scores", "Activation", [_activation("exponential")], (graph.output,))
-        if several and are in _SAID:
-            _say(graph, *_SAID[are])
+        if several and are in _WHY:
+            _say(graph, _WHY[are], "values" if are == "a value" else "probabilities")
         if are != "logits":
             return
         warn_once(
@@ -158,12 +158,11 @@ def _scoring_steps(graph: Graph) -> list[Activation]:
     return [step for step in found if isinstance(step, Activation)]
 
 
-_SAID = {
-    "a value": ("they lie between -1 and 1 whatever its last weights give", "values"),
-    "probabilities": ("they lie between 0 and 1 whatever its last weights give",),
-    "logarithms": ("its values are logarithms, whose exponentials add up to 1",),
+_WHY = {  # what `_values_are` says of several values -> why
+    "a value": "they lie between -1 and 1 whatever its last weights give",
+    "probabilities": "they lie between 0 and 1 whatever its last weights give",
+    "logarithms": "its values are logarithms, whose exponentials add up to 1",
 }
-"""What several last values are, see `_values_are` -> why, and what the scores are then."""
 
 
 def _say(graph: Graph, why: str, what: str = "probabilities") -> None:

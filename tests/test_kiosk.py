@@ -712,7 +712,7 @@ def reports(tmp_path):
 
 
 def reported(described):
-    camera = SimpleNamespace(described="")
+    camera = SimpleNamespace(rests=True)
     return SimpleNamespace(described=described, state=described, card="", camera=camera)
 
 

@@ -15,22 +15,18 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from faults.cameras import Flag, Flicker
+from faults.cameras import Flag
 from faults.clock import until
 from viewer import engine_of, explained_frame
 
 import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk import camera as camera_part
-from realtime_lrp.commands.kiosk import games, loop, pages, screen, start
-from realtime_lrp.commands.kiosk import network as network_part
-from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart
+from realtime_lrp.commands.kiosk import games, loop, pages, parts, start
 from realtime_lrp.commands.kiosk.loop import Exhibit
-from realtime_lrp.commands.kiosk.network import RelevancePart
 from realtime_lrp.commands.kiosk.pages import AnswerPage
+from realtime_lrp.commands.kiosk.parts import ClipSource, Fault, RelevancePart, camera_fault
 from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import Heartbeat, single_instance
-from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
 from realtime_lrp.engine.result import Segments
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError, UsageError
@@ -40,7 +36,7 @@ from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import LessonKey
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.view.exhibit import TextBlock
+from realtime_lrp.view.exhibit import ScreenArtist, TextBlock
 from realtime_lrp.view.window import Mouse, NullWindow
 
 LABELS = ["heart", "star", "nothing"]
@@ -61,7 +57,7 @@ class Turns:
 
     def __init__(self, monkeypatch, *sets, wall=None):
         Thread.made = []
-        monkeypatch.setattr(network_part, "RelevanceThread", Thread)
+        monkeypatch.setattr(parts, "RelevanceThread", Thread)
         monkeypatch.setattr(loop, "POLL_S", 0.001)
         self.now, self.canvas, self.events = 100.0, None, []
         outer = self
@@ -140,7 +136,7 @@ def same_engine(monkeypatch, built):
 
 @pytest.fixture
 def turns(monkeypatch):
-    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    monkeypatch.setattr(ScreenArtist, "_draw_picture", lambda *words: None)
     made = Turns(monkeypatch)
     made.turn(heart=1.0)
     until(lambda: made.turn(0.01) == "attract")
@@ -175,7 +171,7 @@ def test_a_symbol_counts_as_a_visitor_for_five_minutes_after_the_last_motion(tur
 
 def test_maps_explain_the_answer_that_is_shown(monkeypatch):
     """While it is unsure, the best class of each picture may be another one."""
-    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    monkeypatch.setattr(ScreenArtist, "_draw_picture", lambda *words: None)
     turns = Turns(monkeypatch, "kiosk.perhaps=0.1").visit()
     thread = Thread.made[-1]
     assert thread.request.target == "top1"
@@ -220,13 +216,13 @@ def test_a_touch_explains_a_region_for_a_while(turns):
     assert thread.request.aim.at is None
 
 
-def test_a_visit_goes_on_after_a_short_fault(turns):
+def test_a_visit_goes_on_after_a_short_fault(turns, monkeypatch):
     """The language that was chosen stays, until the visitor leaves."""
     turns.events = ["3"]
     until(lambda: turns.turn(0.05, present=True) == "active")
-    turns.kiosk.camera.fault = lambda now: Fault("camera", 1.0)
-    assert turns.turn() == "card (camera)"
-    turns.kiosk.camera.fault = lambda now: None
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "camera_fault", lambda *words: Fault("camera", 1.0))
+        assert turns.turn() == "card (camera)"
     assert turns.turn(present=True) == "active"
     assert turns.kiosk._visitor.language(turns.now) == 2
     turns.turn(31.0, present=False)
@@ -244,12 +240,13 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     assert turns.canvas.max() > 200
     moment = datetime(2026, 11, 23, 18, 0)
     turns.turn()
-    given, captured = turns.kiosk.network.submitted, turns.kiosk.camera.captured
+    camera, given = turns.kiosk.camera, turns.kiosk.network.frames.count
+    captured = camera.frames.count
     for _ in range(5):
         assert turns.turn(60.0) == "closed"
     assert turns.canvas.shape == (360, 640, 3) and turns.canvas.max() == 0
-    assert turns.kiosk.network.submitted == given
-    assert turns.kiosk.camera.captured - captured <= 1 and turns.kiosk.camera.newest(0.1) is None
+    assert turns.kiosk.network.frames.count == given
+    assert camera.rests and camera.frames.count - captured <= 1
     moment = datetime(2026, 11, 24, 10, 0)
     until(lambda: turns.turn(0.2, heart=1.0) == "attract")
     turns.kiosk.end()
@@ -279,7 +276,7 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng, caplog):
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     shown = []
     turns.kiosk._artist.draw = lambda size, view, *rest: shown.append(view) or np.zeros((9, 9, 3))
-    until(lambda: turns.turn(0.2) and turns.kiosk.network.submitted > 3)
+    until(lambda: turns.turn(0.2) and turns.kiosk.network.frames.count > 3)
     turns.answer(heart=1.0)
     pair = Thread.made[-1].maps.newest().value
     turns.turn(0.2)
@@ -288,15 +285,15 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
 
     def thirteen_more():
         turns.kiosk.network._waiting_since = None  # the turns' time may be ahead of the clip's
-        return turns.turn(0.2) and turns.kiosk.network.submitted > number + 13
+        return turns.turn(0.2) and turns.kiosk.network.frames.count > number + 13
 
     until(thirteen_more)
     assert shown[-1].explained is None and shown[-1].picture is turns.kiosk._shown.value
 
 
 def test_drawing_that_fails_ends_the_process(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(network_part, "RelevanceThread", Thread)
-    monkeypatch.setattr(screen.ScreenArtist, "draw", lambda *words: 1 / 0)
+    monkeypatch.setattr(parts, "RelevanceThread", Thread)
+    monkeypatch.setattr(ScreenArtist, "draw", lambda *words: 1 / 0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code, _, told = run("kiosk", "--source", "synthetic", "--display", "none")
     assert code == 75 and "Traceback" not in told and "division by zero" in told
@@ -445,13 +442,12 @@ def starting():
 def network(monkeypatch):
     """A relevance part whose first map came at second 10."""
     Thread.made = []
-    monkeypatch.setattr(network_part, "RelevanceThread", Thread)
+    monkeypatch.setattr(parts, "RelevanceThread", Thread)
     made = starting()
-    assert made.fault(5.0) == Fault("starting")
+    assert made.watch(5.0) == Fault("starting")
     made.submit(PICTURE, 10.0, 10.0)
     Thread.made[0].finish()
-    made.update(10.0)
-    assert made.fault(10.0) is None and made.engine is Thread.made[0].engine
+    assert made.watch(10.0) is None and made.engine is Thread.made[0].engine
     return made
 
 
@@ -462,8 +458,7 @@ def cards_of(network, begin, seconds, step=0.5, showing=True):
         now = begin + k * step
         if showing:
             network.submit(PICTURE, now, now)
-        network.update(now)
-        trouble = network.fault(now)
+        trouble = network.watch(now)
         card = trouble.card if trouble else ""
         if not cards or cards[-1] != card:
             cards.append(card)
@@ -474,20 +469,18 @@ def cards_of(network, begin, seconds, step=0.5, showing=True):
 def test_a_dead_thread_ends_the_process(network, error):
     Thread.made[0].alive, Thread.made[0].error = False, error
     with pytest.raises(TemporaryError, match=str(error or "its thread ended")) as raised:
-        network.update(11.0)
+        network.watch(11.0)
     assert raised.value.exit_code == 75
 
 
 def test_a_slow_network_has_a_card_and_a_hanging_one_ends_the_process(network):
     """A card after 5 s without a map counts down to 20 s."""
     network.submit(PICTURE, 20.0, 20.0)
-    network.update(20.1)
-    network.update(900.0)
-    assert network.fault(900.0) is None and len(Thread.made) == 1
+    network.watch(20.1)
+    assert network.watch(900.0) is None and len(Thread.made) == 1
     network.submit(PICTURE, 920.0, 920.0)
-    cards_of(network, 920.0, 5.0)
-    assert network.fault(925.0) is None
-    assert network.fault(926.0) == Fault("slow", 14.0)
+    assert cards_of(network, 920.0, 5.5) == [""]
+    assert network.watch(926.0) == Fault("slow", 14.0)
     assert cards_of(network, 926.0, 14.0) == ["slow"]
     with pytest.raises(TemporaryError, match="it hangs"):
         cards_of(network, 940.0, 2.0)
@@ -505,7 +498,7 @@ def fails_to_load(network, error, begin, seconds):
     tries, known = [], len(Thread.made)
     for k in range(round(2 * seconds)):
         Thread.made[-1].alive, Thread.made[-1].error = False, error
-        network.update(begin + 0.5 * k)
+        network.watch(begin + 0.5 * k)
         if len(Thread.made) > known:
             tries.append(begin + 0.5 * k)
             known = len(Thread.made)
@@ -525,67 +518,45 @@ def test_weights_that_cannot_be_downloaded_are_waited_for(network, caplog):
     fresh = starting()
     tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
     assert len(tries) > 30 and np.diff([0.0, *tries]) == pytest.approx(30, abs=1.1)
-    assert fresh.fault(tries[-1] + 5).card == "network"
-    assert 0 < fresh.fault(tries[-1] + 5).remaining_s < 30
+    trouble = fresh.watch(1200.0)
+    assert trouble.card == "network" and 0 < trouble.remaining_s < 30
     assert "no http://***@x/w" in caplog.text and "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("told", "count", "after_s", "card"),
+    ("told", "begins", "after_s", "card"),
     [
-        ("", 1, 1.0, None), ("", 0, 1.0, "starting"), (WAITING, 0, 9.0, "starting"),
-        (WAITING, 0, 11.0, "camera"), (NO_PICTURE + "it is not there", 0, 1.0, "camera"),
-        (LOST, 5, 1.0, "camera"), (FROZEN, 5, 1.0, "frozen"), (DARK, 5, 1.0, "dark"),
+        ("", False, 1.0, None), ("", True, 1.0, "starting"), (WAITING, True, 9.0, "starting"),
+        (WAITING, True, 11.0, "camera"), (NO_PICTURE + "it is not there", False, 1.0, "camera"),
+        (LOST, False, 1.0, "camera"), (FROZEN, False, 1.0, "frozen"), (DARK, False, 1.0, "dark"),
     ],
 )  # fmt: skip
-def test_each_fault_of_the_camera_has_its_card(monkeypatch, told, count, after_s, card):
-    capture = SimpleNamespace(
-        start=lambda: None, supervised=True, frames=SimpleNamespace(count=count), trouble=told,
-        next_try=102.0 + after_s, reconnects=0,
-    )  # fmt: skip
-    monkeypatch.setattr(camera_part, "Capture", lambda *words, **options: capture)
-    camera = SourcePart("camera", None, None)
-    assert camera.fault(100.0) is None, "released"
-    camera.update(True, 100.0)
-    trouble = camera.fault(100.0 + after_s)
+def test_each_fault_of_the_camera_has_its_card(told, begins, after_s, card):
+    camera = SimpleNamespace(
+        rests=True, begins=begins, trouble=told, good_at=100.0, next_try=102.0 + after_s
+    )
+    assert camera_fault(camera, 100.0 + after_s) is None, "released"
+    camera.rests = False
+    trouble = camera_fault(camera, 100.0 + after_s)
     assert (trouble and trouble.card) == card
     if card == "camera" and told != WAITING:
         assert trouble.remaining_s == pytest.approx(2.0)
-        assert camera.fault(159.9).card == "camera"
-        assert camera.fault(161.1).card == "staff", "for more than a minute"
-
-
-def test_the_camera_is_open_while_it_is_needed():
-    """Real threads: opened, released, opened again; pictures are counted through all of it."""
-    Flicker.opened = Flicker.closed = 0
-    camera = SourcePart("camera", Flicker, lambda picture: picture[:, ::-1])
-    for turn in (1, 2):
-        camera.update(True, 0.0)
-        first = until(lambda: camera.newest(0.1))
-        assert camera.newest(60).number > first.number
-        assert Flicker.opened == turn and camera.fault(0.0) is None
-        camera.update(False, 1.0)
-        until(lambda turn=turn: Flicker.closed == turn)
-        assert camera.newest(0.0) is None
-    assert camera.captured >= 4 and camera.reconnects == 0
+        assert camera_fault(camera, 159.9).card == "camera"
+        assert camera_fault(camera, 161.1).card == "staff", "for more than a minute"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_camera_whose_supervisor_died_ends_the_process():
-    camera = SourcePart("camera", Flicker, lambda picture: picture)
-    camera.update(True, 0.0)
-    until(lambda: camera.newest(0.1))
-    dying = camera._capture
+def test_a_camera_whose_supervisor_died_ends_the_process(turns):
+    dying = turns.kiosk.camera
     dying._judge = lambda reader: sys.exit()
     until(lambda: not dying.supervised)
     with pytest.raises(TemporaryError, match="camera"):
-        camera.update(True, 1.0)
-    camera.release()
+        turns.turn()
 
 
 @pytest.fixture
 def playing(monkeypatch):
-    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    monkeypatch.setattr(ScreenArtist, "_draw_picture", lambda *words: None)
     sets = ("kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
     made = Turns(monkeypatch, *sets).visit()
     made.turn()
@@ -696,7 +667,7 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(playing, monke
     until(lambda: playing.turn(0.2, present=True) and not teacher.held[-1][1])
     assert teacher.held == [("2", down) for down, times in taken for _ in range(times)]
     until(lambda: playing.turn(0.2, present=True, star=0.3) and playing.kiosk.answer == "star")
-    assert part._thread.request.target == "top1"
+    assert part.thread.request.target == "top1"
     assert isinstance(touch(playing, "game"), games.GamePage)
     assert forgotten == [teacher]
     touch(playing, "teach")
@@ -714,16 +685,16 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(playing, monke
 
 
 def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
-    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    monkeypatch.setattr(ScreenArtist, "_draw_picture", lambda *words: None)
     playing = Turns(monkeypatch, "kiosk.teach=true", "lrp.target=heart").visit()
     part = playing.kiosk.network
     monkeypatch.setattr(part, "teach", FakeTeacher)
     monkeypatch.setattr(part, "forget", lambda teacher: None)
-    targets = [part._thread.request.target]
+    targets = [part.thread.request.target]
     page = touch(playing, "teach")
-    targets.append(part._thread.request.target)
+    targets.append(part.thread.request.target)
     until(lambda: playing.turn(0.5, present=False, nothing=1.0) == "idle")
-    targets.append(part._thread.request.target)
+    targets.append(part.thread.request.target)
     assert page._teacher and targets == ["heart", "top1", "top1"]
     playing.kiosk.end()
 
@@ -742,7 +713,7 @@ def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
         def shown():
             now = time.monotonic()
             part.submit(np.ascontiguousarray(pictures[int(10 * now) % 12]), now, now)
-            part.update(now)
+            part.watch(now)
             return done()
 
         until(shown)
@@ -758,9 +729,9 @@ def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
 
         show(symbol, taken)
         teacher.takes(LessonKey(key, "visitor", down=False))
-    show(13, lambda: part.engine.network.labels == ["A", "B"] and part.newest(0))
-    show(13, lambda: np.argmax(part.newest(0).result.scores) == 1)
+    show(13, lambda: part.engine.network.labels == ["A", "B"])
+    show(13, lambda: np.argmax(part.thread.maps.newest().value.result.scores) == 1)
     part.forget(teacher)
     part.forget(part.teach(("A", "B", "C")))  # before another map is computed
     show(13, lambda: part.engine is untaught)
-    part.stop()
+    part.thread.end()

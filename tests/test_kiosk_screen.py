@@ -9,12 +9,11 @@ import pytest
 from viewer import LOOK
 
 from realtime_lrp import config
+from realtime_lrp.commands.kiosk.games import pages_of
 from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
-from realtime_lrp.commands.kiosk.network import KEEP, SeenThing, SmoothedAnswer
-from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
-from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
+from realtime_lrp.commands.kiosk.pages import Moment, drawn_page
 from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
-from realtime_lrp.commands.kiosk.states import ScreenState
+from realtime_lrp.commands.kiosk.states import KEEP, ScreenState, SeenThing, SmoothedAnswer
 from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
 from realtime_lrp.models.drawings import CLASSES
@@ -22,6 +21,7 @@ from realtime_lrp.realtime.viewer.lecture import words_for
 from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view import keys
+from realtime_lrp.view.exhibit import DRIFT, Screen, ScreenArtist
 from realtime_lrp.view.text import text_width, undrawable
 from realtime_lrp.view.window import Mouse
 

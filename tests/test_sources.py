@@ -631,6 +631,28 @@ def test_a_switch_goes_over_at_once(clock):
             capture.switch(first.open)
 
 
+def test_without_a_source_nothing_is_open_and_nothing_is_wrong(clock):
+    """It begins so, rests and comes back; pictures are counted through all of it."""
+    world = World(clock)
+    with Capture(None, clock=clock) as capture:
+        clock.sleep(20)
+        assert capture.rests and (capture.frames.count, capture.trouble) == (0, "")
+        capture.check()
+        for turn in (1, 2):
+            capture.switch(world.open)
+            begun, before = clock.now(), capture.frames.count
+            assert capture.begins and capture.good_at == begun
+            clock.until(lambda: capture.frames.count > before + 3)  # noqa: B023
+            clock.sleep(0.1)
+            assert not (capture.begins or capture.rests) and len(world.opened) == turn
+            assert capture.good_at > begun
+            capture.switch(None)
+            before = capture.frames.count
+            clock.sleep(60)
+            assert capture.rests and (capture.frames.count, capture.trouble) == (before, "")
+        assert capture.reconnects == 0
+
+
 def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
     """One line without secrets; attempts as after a loss; another switch works at any time."""
     first, absent = World(clock), World(clock, gone=True)

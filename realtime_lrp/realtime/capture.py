@@ -61,27 +61,27 @@ CLOCK = Clock()
 
 
 class Capture:
-    """Reads a source and opens it again when it is lost.
+    """Reads a source and opens it again when it is lost; None stands for no source yet.
 
-    One that cannot be opened at the start is an error, unless the capture is patient.
+    One that cannot be opened at the start is an error.
     """
 
     def __init__(
         self,
-        open_source: OpenSource,
+        open_source: OpenSource | None,
         transform: Transform = lambda picture: picture,
         clock: Clock = CLOCK,
-        patient: bool = False,
     ):
         self.frames: Slot[np.ndarray] = Slot()  # uint8 [H, W, 3] RGB
         self.trouble = ""  # LOST, FROZEN, DARK, WAITING, or NO_PICTURE and the reason
+        self.good_at = clock.now()  # when the source was chosen, or last gave good pictures
         self.reconnects = 0  # how often pictures came again after a loss
         self._transform = transform
         self._clock = clock
         self._history = SourceHistory(open_source)
         self._reader: SourceThread | None = None
         self.next_try = 0.0  # when a lost source is opened again, in the clock's time
-        self._starting = not patient
+        self._starting = open_source is not None
         self._stopped = False
         self._error: Exception | None = None
         self._lock = threading.Lock()  # guards all of the above
@@ -120,13 +120,24 @@ class Capture:
                 "Check it, or choose another with --source."
             )
 
-    def switch(self, open_source: OpenSource) -> None:
-        """Changes to another source, which is retried until it gives pictures; see `trouble`."""
+    def switch(self, open_source: OpenSource | None) -> None:
+        """Changes to another source, retried until it gives pictures, see `trouble`; or to none."""
         with self._lock:
             self._history = SourceHistory(open_source)
             self._starting = False
             self.trouble = ""
+            self.good_at = self._clock.now()
             self._drop_reader()
+
+    @property
+    def begins(self) -> bool:
+        """Whether the source has given no picture yet, and no error."""
+        return self._history.missing == WAITING
+
+    @property
+    def rests(self) -> bool:
+        """Whether there is no source at the moment."""
+        return self._history.open is None
 
     @property
     def supervised(self) -> bool:
@@ -151,14 +162,19 @@ class Capture:
         self._ended.set()
 
     def _next_reader(self) -> "SourceThread | None":
-        """Starts a reader; None if the capture is to end."""
-        with self._lock:
-            if self._stopped:
-                return None
-            self._wake.clear()
-            self._reader = SourceThread(self._history, self._transform, self.frames, self._clock)
-            self._reader.start()
-            return self._reader
+        """Starts a reader as soon as there is a source; None if the capture is to end."""
+        while True:
+            with self._lock:
+                if self._stopped:
+                    return None
+                self._wake.clear()
+                if self._history.open:
+                    self._reader = SourceThread(
+                        self._history, self._transform, self.frames, self._clock
+                    )
+                    self._reader.start()
+                    return self._reader
+            self._clock.wait(self._wake, WATCH_S)
 
     def _drop_reader(self) -> None:
         """Ignores all further frames of the present reader; `_lock` is held."""
@@ -203,6 +219,8 @@ class Capture:
             return known
         dark = source.alive and reader.newest - reader.bright > still_s
         self._set_trouble(DARK if dark else "", good)
+        if not dark:
+            self.good_at = now
         return True
 
     def _pause_after(self, reader: "SourceThread") -> float:
@@ -246,7 +264,7 @@ class Capture:
 class SourceHistory:
     """Knowledge of a source that outlives its readers."""
 
-    open: OpenSource  # opens it
+    open: OpenSource | None  # opens it; None stands for no source
     missing: str = WAITING  # what `trouble` says while it gives no picture
     lost: bool = False  # it gave pictures, and gives none now
     # the last pauses between its pictures
@@ -283,6 +301,7 @@ class SourceThread(threading.Thread):
 
     def run(self) -> None:
         try:
+            assert self.history.open, "without a source no reader is started"
             with self.history.open(self._stopping) as source:
                 self.since = self.newest = self.heard = self.bright = self._clock.now()
                 self.source = source

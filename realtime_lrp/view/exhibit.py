@@ -1,19 +1,25 @@
 """The exhibit's screen: a picture, a page of large type beside or below it, cards over both.
 
-A page is made of elements: texts, bars, buttons; their sizes are pixels. Positions depend
-on the canvas only, so that a touch finds what was drawn. All boxes are x0, y0, x1, y1 in pixels of
-the canvas, which is uint8 [H, W, 3] RGB.
+A page is made of elements: texts, bars, buttons; their sizes are pixels. Positions depend on the
+canvas and the time only, so that a touch finds what was drawn. All boxes are x0, y0, x1, y1 in
+pixels of the canvas, which is uint8 [H, W, 3] RGB.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, moved
+from realtime_lrp.system.geometry import Box, FloatBox, moved
 from realtime_lrp.view import hud
+from realtime_lrp.view.arrangement import central_square
+from realtime_lrp.view.decals import Buffers
+from realtime_lrp.view.look import Look
+from realtime_lrp.view.painting import Painted
+from realtime_lrp.view.scene import Artist, Scene
 from realtime_lrp.view.text import (
     WHITE,
     darken,
@@ -25,6 +31,7 @@ from realtime_lrp.view.text import (
     wrapped,
 )
 
+BLACK = (0, 0, 0)
 BACKGROUND = (16, 20, 28)
 SOFT = (188, 196, 208)
 ACCENT = (255, 214, 90)
@@ -63,39 +70,34 @@ class Gap:
 Element = TextBlock | hud.Bar | hud.Legend | Buttons | Gap
 
 
-def parts_of(elements: Iterable[Element], width: int, font: int) -> list[hud.Strip]:
+def _parts(elements: Sequence[Element], width: int, font: int) -> list[hud.Strip]:
     """The parts of elements, one below the other."""
-    return [part for element in elements for part in _parts(element, width, font)]
+    parts: list[hud.Strip] = []
+    for element in elements:
+        match element:
+            case TextBlock(text, scale, colour, one_line):
+                widest = text_width if one_line else unbroken_width
+                size = max(MIN_FONT, round(scale * font))
+                size = shrunk(size, MIN_FONT, lambda size: widest(text, size) <= width)  # noqa: B023
+                lines = [text] if one_line else wrapped(text, width, size)
+                parts += [hud.line(fitted(one, width, size), "", size, colour) for one in lines]
+            case Gap(scale):
+                parts.append(hud.Strip(round(font * scale)))
+            case hud.Bar():
+                parts += [hud.strip(element, round(1.35 * font)), hud.Strip(round(0.3 * font))]
+            case hud.Legend():
+                parts += hud.legend_line(element, width, max(MIN_FONT, round(0.9 * font)))
+            case Buttons():
+                parts += _button_rows(element, width, font)
+    return parts
 
 
-def fitting_parts(elements: Sequence[Element], width: int, font: int, room: int) -> list[hud.Strip]:
+def _fitting_parts(
+    elements: Sequence[Element], width: int, font: int, room: int
+) -> list[hud.Strip]:
     """The parts in the largest font up to `font` with which they are not higher than `room`."""
-    fits = lambda font: hud.height_of(parts_of(elements, width, font)) <= room  # noqa: E731
-    return parts_of(elements, width, shrunk(max(MIN_FONT, font), MIN_FONT, fits))
-
-
-def _parts(element: Element, width: int, font: int) -> list[hud.Strip]:
-    match element:
-        case TextBlock():
-            size, lines = _lines(element, width, font)
-            return [hud.line(one, "", size, element.colour) for one in lines]
-        case Gap():
-            return [hud.Strip(round(font * element.scale))]
-        case hud.Bar():
-            return [hud.strip(element, round(1.35 * font)), hud.Strip(round(0.3 * font))]
-        case hud.Legend():
-            return hud.legend_line(element, width, max(MIN_FONT, round(0.9 * font)))
-        case Buttons():
-            return _button_rows(element, width, font)
-
-
-def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
-    """Font size and lines of a text; letters get smaller where a word is too long for its line."""
-    widest = text_width if block.one_line else unbroken_width
-    size = max(MIN_FONT, round(block.scale * font))
-    size = shrunk(size, MIN_FONT, lambda size: widest(block.text, size) <= width)
-    lines = [block.text] if block.one_line else wrapped(block.text, width, size)
-    return size, [fitted(line, width, size) for line in lines]
+    fits = lambda font: hud.height_of(_parts(elements, width, font)) <= room  # noqa: E731
+    return _parts(elements, width, shrunk(max(MIN_FONT, font), MIN_FONT, fits))
 
 
 def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Strip]:
@@ -166,16 +168,28 @@ def layout_of(
 def draw_page(canvas: np.ndarray, box: Box, page: Page) -> dict[str, Box]:
     """Draws a page, or copies it if it was drawn before; returns the boxes of its buttons."""
     x0, y0, x1, y1 = box
-    rows, columns = y1 - y0, x1 - x0
-    font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
-    pixels, buttons = _drawn((rows, columns), page, font)
+    pixels, buttons = _drawn((y1 - y0, x1 - x0), page)
     canvas[y0:y1, x0:x1] = pixels
     return {name: moved(box, x0, y0) for name, box in buttons.items()}
 
 
-def fill(part: np.ndarray, colour: tuple[int, int, int]) -> None:
-    """Fills a part of a canvas with a colour, 60 times as fast as NumPy's assignment."""
-    cv2.rectangle(part, (0, 0), part.shape[1::-1], colour, -1)
+@functools.lru_cache(maxsize=2)
+def _drawn(size: tuple[int, int], page: Page) -> tuple[np.ndarray, dict[str, Box]]:
+    """A page in the largest letters that fit, and the boxes of its buttons.
+
+    The bottom elements do not depend on the top ones: buttons stay where they are.
+    """
+    rows, columns = size
+    font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
+    canvas = np.full((*size, 3), BACKGROUND, np.uint8)
+    width = columns - 2 * font
+    room = rows - 2 * font
+    bottom = _fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), round(MAX_BOTTOM * room))
+    if bottom:
+        room -= hud.height_of(bottom) + font
+    buttons = hud.draw_parts(canvas, _fitting_parts(page.top, width, font, room), font, font, width)
+    below = rows - font - hud.height_of(bottom)
+    return canvas, buttons | hud.draw_parts(canvas, bottom, font, below, width)
 
 
 def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] = (0, 0)) -> None:
@@ -187,7 +201,7 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     width = min(round(columns * 0.84), 26 * font)
 
     def parts(font: int) -> list[hud.Strip]:
-        return [hud.Strip(font), *parts_of(elements, width - 2 * font, font), hud.Strip(font)]
+        return [hud.Strip(font), *_parts(elements, width - 2 * font, font), hud.Strip(font)]
 
     font = shrunk(font, MIN_FONT, lambda font: hud.height_of(parts(font)) <= 0.84 * rows)
     height = hud.height_of(parts(font))
@@ -195,42 +209,6 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     cv2.rectangle(canvas, (x, y), (x + width, y + height), BACKGROUND, -1)
     cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, font // 12))
     hud.draw_parts(canvas, parts(font), x + font, y, width - 2 * font)
-
-
-def draw_hold(canvas: np.ndarray, share: float) -> None:
-    """Draws how much of a hold is done, as a line at the upper edge, in place."""
-    rows, columns = canvas.shape[:2]
-    cv2.rectangle(canvas, (0, 0), (round(columns * share), max(3, rows // 120)), ACCENT, -1)
-
-
-def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -> Box:
-    """The shown part of a picture: of the room's proportions, and with all of the region."""
-    rows, columns = picture
-    x0, y0, x1, y1 = region
-    scale = min(rows / room[0], columns / room[1])
-    width = min(columns, max(round(room[1] * scale), x1 - x0))
-    height = min(rows, max(round(room[0] * scale), y1 - y0))
-    x = min(max((x0 + x1 - width) // 2, 0), columns - width)
-    y = min(max((y0 + y1 - height) // 2, 0), rows - height)
-    return x, y, x + width, y + height
-
-
-@functools.lru_cache(maxsize=2)
-def _drawn(size: tuple[int, int], page: Page, font: int) -> tuple[np.ndarray, dict[str, Box]]:
-    """A page in the largest letters that fit, up to `font`, and the boxes of its buttons.
-
-    The bottom elements do not depend on the top ones: buttons stay where they are.
-    """
-    canvas = np.full((*size, 3), BACKGROUND, np.uint8)
-    width = size[1] - 2 * font
-    room = size[0] - 2 * font
-    bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), round(MAX_BOTTOM * room))
-    if bottom:
-        room -= hud.height_of(bottom) + font
-    top = fitting_parts(page.top, width, font, room)
-    buttons = hud.draw_parts(canvas, top, font, font, width)
-    below = size[0] - font - hud.height_of(bottom)
-    return canvas, buttons | hud.draw_parts(canvas, bottom, font, below, width)
 
 
 KEYS = (
@@ -248,29 +226,43 @@ def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
     """The boxes of the keys: "0" to "9", "back", "enter", "leave"."""
     step, left, top = _grid(size)
     gap = max(2, step // 16)
-    return {
-        name: (
-            left + column * step + gap,
-            top + row * step + gap,
-            left + (column + 1) * step - gap,
-            top + (row + 1) * step - gap,
-        )
+    side = step - 2 * gap
+    corners = {
+        name: (left + column * step + gap, top + row * step + gap)
         for row, names in enumerate(KEYS)
         for column, name in enumerate(names)
         if name
     }
+    return {name: (x, y, x + side, y + side) for name, (x, y) in corners.items()}
 
 
 def draw_pad(canvas: np.ndarray, title: str, message: str, typed: int) -> None:
-    """Darkens a canvas and draws the keys over it, in place."""
+    """Darkens a canvas and draws the keys over it, and a dot for each typed digit, in place."""
     rows, columns = canvas.shape[:2]
     step, left, top = _grid((rows, columns))
     darken(canvas, (0, 0, columns, rows), 0.15)
-    _draw_centred(canvas, title, top - round(1.1 * step), round(0.4 * step), hud.WARNING)
-    _draw_centred(canvas, message, top - round(0.4 * step), round(0.3 * step), WHITE)
-    _draw_dots(canvas, typed, (left, top, left + 2 * step, top + step))
-    for name, box in key_boxes((rows, columns)).items():
-        _draw_key(canvas, name, box)
+    room = round(0.94 * columns)
+    for text, above, size, colour in (
+        (title, 1.1, round(0.4 * step), hud.WARNING),
+        (message, 0.4, round(0.3 * step), WHITE),
+    ):
+        size = shrunk(size, 6, lambda size: text_width(text, size) <= room)  # noqa: B023
+        origin = (columns - text_width(text, size)) // 2, top - round(above * step)
+        draw_text(canvas, text, origin, size, colour)
+    apart = step / 3  # of the dots, six in a row
+    for number in range(typed):
+        x = left + (number % 6 + 0.5) * apart
+        y = top + step / 2 + (number // 6 - (typed > 6) / 2) * apart
+        cv2.circle(canvas, (round(x), round(y)), max(2, round(apart / 4)), WHITE, -1, cv2.LINE_AA)
+    for name, (x0, y0, x1, y1) in key_boxes((rows, columns)).items():
+        side = x1 - x0
+        corners = (x0, y0), (x1 - 1, y1 - 1)
+        cv2.rectangle(canvas, *corners, KEY_COLOUR, -1)
+        cv2.rectangle(canvas, *corners, KEY_EDGE, max(1, side // 60))
+        label = LABELS.get(name, name)
+        size = round((0.8 if name in LABELS else 0.45) * side)
+        x = (x0 + x1) // 2 - text_width(label, size) // 2
+        draw_text(canvas, label, (x, (y0 + y1) // 2 + round(0.37 * size)), size)
 
 
 def _grid(size: tuple[int, int]) -> tuple[int, int, int]:
@@ -284,32 +276,108 @@ def _grid(size: tuple[int, int]) -> tuple[int, int, int]:
     return step, (columns - 3 * step) // 2, (rows - height) // 2 + 2 * step
 
 
-def _draw_centred(
-    canvas: np.ndarray, text: str, base: int, size: int, colour: tuple[int, int, int]
-) -> None:
-    columns = canvas.shape[1]
-    room = round(0.94 * columns)
-    size = shrunk(size, 6, lambda size: text_width(text, size) <= room)
-    draw_text(canvas, text, ((columns - text_width(text, size)) // 2, base), size, colour)
+MAX_ROWS = 1080  # pixels of the canvas's shorter side, at most; it is stretched to larger screens
+DRIFT, CARD_DRIFT = 0.008, 0.06  # moves against burn-in, as shares of the canvas's shorter side
+DRIFT_PERIOD_S = 420.0, 660.0  # seconds of one cycle across and down
+
+HOLD_SHOWN = 0.2  # the bar of a held key or corner appears after this share of the hold
 
 
-def _draw_dots(canvas: np.ndarray, typed: int, box: Box) -> None:
-    x0, y0, x1, y1 = box
-    step = (x1 - x0) / 6
-    rows = 1 if typed <= 6 else 2
-    for number in range(typed):
-        x = x0 + (number % 6 + 0.5) * step
-        y = (y0 + y1) / 2 + (number // 6 - (rows - 1) / 2) * step
-        cv2.circle(canvas, (round(x), round(y)), max(2, round(step / 4)), WHITE, -1, cv2.LINE_AA)
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """The screen's contents; without a page it is black."""
+
+    picture: np.ndarray | None = None  # uint8 [H, W, 3] RGB, beside the page
+    explained: Painted | None = None  # its map
+    page: Page | None = None
+    card: tuple[str, str] | None = None  # title and text, over both
+    pad: tuple[str, str, int] | None = None  # title, message and number of typed digits of a PIN
+    held: float = 0.0  # the share of a hold that is done
 
 
-def _draw_key(canvas: np.ndarray, name: str, box: Box) -> None:
-    x0, y0, x1, y1 = box
-    side = x1 - x0
-    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), KEY_COLOUR, -1)
-    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), KEY_EDGE, max(1, side // 60))
-    x, y = (x0 + x1) // 2, (y0 + y1) // 2
-    label = LABELS.get(name, name)
-    size = round((0.8 if name in LABELS else 0.45) * side)
-    origin = x - text_width(label, size) // 2, y + round(0.37 * size)
-    draw_text(canvas, label, origin, size)
+def canvas_size(screen: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of the canvas for a screen of these rows and columns."""
+    scale = min(1.0, MAX_ROWS / min(screen))
+    return round(screen[0] * scale), round(screen[1] * scale)
+
+
+class ScreenArtist:
+    """Draws the screen; `look` says how maps are drawn."""
+
+    def __init__(self, look: Look):
+        self._look = look
+        self._artist = Artist()
+        self._buffers = Buffers()
+        self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
+        self._whole: FloatBox | None = None  # where the whole picture would lie on it
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the last picture showed something else than the map that was drawn with it."""
+        return self._artist.elsewhere
+
+    def draw(self, size: tuple[int, int], screen: Screen, now: float) -> np.ndarray:
+        """The canvas, uint8 [*size, 3] RGB; the time decides how far things have moved."""
+        rows, columns = size
+        canvas = self._buffers.get((*size, 3))
+        ground = BACKGROUND if screen.page else BLACK
+        cv2.rectangle(canvas, (0, 0), (columns, rows), ground, -1)  # 60 times as fast as NumPy
+        if screen.page:
+            margin = round(DRIFT * min(size))
+            beside, box = layout_of(size, margin, _drift(now, margin))
+            if screen.picture is not None:
+                self._draw_picture(canvas, beside, screen.picture, screen.explained)
+            self.buttons = draw_page(canvas, box, screen.page)
+        if screen.card:
+            draw_card(canvas, *screen.card, _drift(now, CARD_DRIFT * min(size)))
+        if screen.pad:
+            draw_pad(canvas, *screen.pad)
+        if screen.held > HOLD_SHOWN:
+            end = round(columns * screen.held), max(3, rows // 120)
+            cv2.rectangle(canvas, (0, 0), end, ACCENT, -1)
+        return canvas
+
+    def place_at(self, x: int, y: int) -> tuple[float, float] | None:
+        """The place of the picture that was drawn there, x, y in shares of it; None beside it."""
+        if self._whole is None:
+            return None
+        x0, y0, x1, y1 = self._whole
+        across, down = (x + 0.5 - x0) / (x1 - x0), (y + 0.5 - y0) / (y1 - y0)
+        return (across, down) if 0 <= across < 1 and 0 <= down < 1 else None
+
+    def _draw_picture(
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: Painted | None
+    ) -> None:
+        """Draws as much of a picture as fills the box, but all of the region that is explained."""
+        if explained and explained.picture.shape != picture.shape:
+            explained = None
+        rows, columns = picture.shape[:2]
+        x0, y0, x1, y1 = explained.box if explained else central_square(picture.shape)
+        room = box[3] - box[1], box[2] - box[0]
+        fill = min(rows / room[0], columns / room[1])
+        width = min(columns, max(round(room[1] * fill), x1 - x0))
+        height = min(rows, max(round(room[0] * fill), y1 - y0))
+        scale = min(room[0] / height, room[1] / width)
+        drawn = self._artist.draw(
+            Scene(
+                size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
+                picture=picture,
+                explained=explained,
+                tiled=False,
+                look=self._look,
+            )
+        )
+        left = round(min(max((x0 + x1 - width) // 2, 0), columns - width) * scale)
+        top = round(min(max((y0 + y1 - height) // 2, 0), rows - height) * scale)
+        drawn = drawn[top : top + room[0], left : left + room[1]]
+        y = box[1] + (room[0] - drawn.shape[0]) // 2
+        x = box[0] + (room[1] - drawn.shape[1]) // 2
+        canvas[y : y + drawn.shape[0], x : x + drawn.shape[1]] = drawn
+        x, y = x - left, y - top
+        self._whole = x, y, x + columns * scale, y + rows * scale
+
+
+def _drift(now: float, distance: float) -> tuple[int, int]:
+    """Pixels across and down by which something has moved, at most `distance`."""
+    x, y = (distance * math.sin(2 * math.pi * now / period_s) for period_s in DRIFT_PERIOD_S)
+    return round(x), round(y)

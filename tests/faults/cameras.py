@@ -137,25 +137,6 @@ class Awaited(threading.Event):
         return super().wait(timeout)
 
 
-class Flicker(Source):
-    """Gives 100 pictures a second, without end."""
-
-    alive = steady = True
-    opened = closed = 0
-
-    def __init__(self, stop):
-        super().__init__(stop)
-        self.count = 0
-        Flicker.opened += 1
-
-    def read(self):
-        self.count += 1
-        return None if self.stop.wait(0.01) else np.full((8, 8, 3), 40 + self.count % 100, np.uint8)
-
-    def close(self):
-        Flicker.closed += 1
-
-
 class Flag(Source):
     """A camera whose pictures are red on the left, blue on the right, and noisy."""
 

@@ -9,10 +9,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from realtime_lrp.commands.kiosk.moment import ExhibitPage, Moment, known
-from realtime_lrp.commands.kiosk.network import NOTHING, SeenThing
+from realtime_lrp.commands.kiosk.pages import (
+    AnswerPage,
+    AttractPage,
+    ExhibitPage,
+    IdlePage,
+    Moment,
+    known,
+)
 from realtime_lrp.commands.kiosk.settings import label, with_seconds
-from realtime_lrp.commands.kiosk.states import ScreenState
+from realtime_lrp.commands.kiosk.states import NOTHING, ScreenState, SeenThing
+from realtime_lrp.config import Config
 from realtime_lrp.errors import UsageError, first_line
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -227,3 +234,16 @@ class GamePage(Game):
 def _seen(moment: Moment) -> str:
     """The class that the network saw; "" for none."""
     return moment.answer.name if moment.answer else ""
+
+
+PAGES: tuple[type[ExhibitPage], ...] = (
+    IdlePage, TeachPage, GamePage, AnswerPage, AttractPage,
+)  # fmt: skip
+"""All pages; the first one that is due is shown."""
+
+
+def pages_of(config: Config) -> list[ExhibitPage]:
+    """The pages that a configuration asks for."""
+    return [
+        page(config) for page in PAGES if not page.setting or getattr(config.kiosk, page.setting)
+    ]

@@ -69,12 +69,16 @@ class VisitorChoices:
             name = self._touched(event, buttons) if isinstance(event, Mouse) else event
             if isinstance(event, Mouse) and name == "elsewhere" and not self.privacy(now):
                 self.beside = event.x, event.y
+            language = -1
             if name.startswith("language "):
-                self._choose(int(name.removeprefix("language ")), now)
-            elif name.isdecimal() and 1 <= int(name) <= self._languages:
-                self._choose(int(name) - 1, now)
+                language = int(name.removeprefix("language "))
+            elif name.isdecimal():
+                language = int(name) - 1
             elif name == "l":
-                self._choose((self.language(now) + 1) % self._languages, now)
+                language = (self.language(now) + 1) % self._languages
+            if 0 <= language < self._languages:
+                self._chosen = language
+                self._chosen_at = now
             elif self.privacy(now) and name != "":
                 self._privacy_until = now
             elif name in ("p", "privacy"):
@@ -92,46 +96,35 @@ class VisitorChoices:
         self._rotating_since = now
         self._visiting = False
 
-    def _choose(self, language: int, now: float) -> None:
-        self._chosen = language
-        self._chosen_at = now
-
     def _touched(self, mouse: Mouse, buttons: Mapping[str, Box]) -> str:
         """The button where a touch began, "elsewhere" for none; "" while it lasts or ends."""
         began = mouse.button == "left" and not self._button_down
         self._button_down = mouse.button == "left"
-        if not self._button_down:
+        if began:
+            self._began = self._holding = mouse.over(buttons) or "elsewhere"
+        elif not self._button_down:
             self._holding = ""
-        if not began:
-            return ""
-        self._began = self._holding = mouse.over(buttons) or "elsewhere"
-        return self._began
+        return self._began if began else ""
 
 
 class ExitLock:
     """Notices when the key or the corner is held, and asks for the PIN.
 
     `pin` is what `hash_pin` returned; without one no PIN is asked for.
-
-    Attributes:
-      held: share of the hold that is done, 0 to 1.
-      asking: whether the PIN pad is shown.
-      wrong: whether the last PIN was wrong.
-      wait_s: whole seconds until a PIN is accepted again, 0 if one is.
-      opened: whether the exhibit may end.
     """
 
     def __init__(self, pin: str | None):
-        self.held = 0.0
-        self.asking = self.wrong = self.opened = False
-        self.wait_s = 0
+        self.held = 0.0  # share of the hold that is done, 0 to 1
+        self.asking = False  # whether the PIN pad is shown
+        self.wrong = False  # whether the last PIN was wrong
+        self.opened = False  # whether the exhibit may end
+        self.wait_s = 0  # whole seconds until a PIN is accepted again
         self._pin = pin
         self._held_since: float | None = None
         self._button_down = self._in_corner = False
         self._digits = ""
         self._used_at = 0.0
         self._wrong_count = 0
-        self._waits = 0
         self._wait_until = -math.inf
 
     @property
@@ -157,10 +150,18 @@ class ExitLock:
             self._held_since = None
         elif self._held_since is None or KEY in events:  # pressed again between two calls
             self._held_since = now
-        if not self.asking:
-            self._check_hold(now)
-        elif now - self._used_at >= PAD_TIMEOUT_S:
+        if self.asking and now - self._used_at >= PAD_TIMEOUT_S:
             self._close_pad()
+        elif not self.asking:
+            since = now if self._held_since is None else self._held_since
+            self.held = min(1.0, (now - since) / HOLD_S)
+            if self.held == 1.0:
+                self.held = 0.0
+                self._used_at = now
+                self._held_since = None
+                self._in_corner = False
+                self.asking = self._pin is not None
+                self.opened = not self.asking
         self.wait_s = math.ceil(max(0.0, self._wait_until - now))
         return [] if asking else list(events)
 
@@ -172,45 +173,29 @@ class ExitLock:
         if began and self.asking and (name := mouse.over(key_boxes(size))):
             self._type(name, now)
 
-    def _check_hold(self, now: float) -> None:
-        since = now if self._held_since is None else self._held_since
-        self.held = min(1.0, (now - since) / HOLD_S)
-        if self.held == 1.0:
-            self.held = 0.0
-            self._used_at = now
-            self._held_since = None
-            self._in_corner = False
-            self.asking = self._pin is not None
-            self.opened = not self.asking
-
     def _type(self, name: str, now: float) -> None:
         self._used_at = now
         if name == "leave":
             self._close_pad()
         elif now < self._wait_until:
             return
-        elif name == "enter":
+        elif name == "enter" and self._digits:
             self._try_pin(now)
         elif name == "back":
             self._digits = self._digits[:-1]
-        elif self.typed < PIN_DIGITS[1]:
-            self._digits = self._digits + name
+        elif name.isdecimal() and self.typed < PIN_DIGITS[1]:
+            self._digits += name
             self.wrong = False
 
     def _try_pin(self, now: float) -> None:
-        if not self._digits:
-            return
-        pin = self._digits
+        self.opened = self._pin is not None and pin_fits(self._digits, self._pin)
+        self.asking = self.wrong = not self.opened
         self._digits = ""
-        if self._pin and pin_fits(pin, self._pin):
-            self.opened = True
-            self.asking = False
-            return
-        self.wrong = True
-        self._wrong_count += 1
-        if self._wrong_count % TRIES == 0:
-            self._wait_until = now + min(WAIT_S * 2**self._waits, MAX_WAIT_S)
-            self._waits += 1
+        if self.wrong:
+            self._wrong_count += 1
+            waits, first = divmod(self._wrong_count, TRIES)
+            if not first:
+                self._wait_until = now + min(WAIT_S * 2 ** (waits - 1), MAX_WAIT_S)
 
     def _close_pad(self) -> None:
         self.asking = self.wrong = False

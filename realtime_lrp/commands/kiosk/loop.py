@@ -9,18 +9,27 @@ from datetime import datetime
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart
+from realtime_lrp.commands.kiosk.games import pages_of
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
-from realtime_lrp.commands.kiosk.moment import Moment
-from realtime_lrp.commands.kiosk.network import RelevancePart, SmoothedAnswer, knows_nothing
-from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of, with_captions
-from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
+from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, with_captions
+from realtime_lrp.commands.kiosk.parts import (
+    ClipSource,
+    Fault,
+    RelevancePart,
+    broken,
+    camera_fault,
+)
 from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
-from realtime_lrp.commands.kiosk.states import Fault, ScreenState, StateMachine
+from realtime_lrp.commands.kiosk.states import (
+    ScreenState,
+    SmoothedAnswer,
+    StateMachine,
+    knows_nothing,
+)
 from realtime_lrp.config import Config
 from realtime_lrp.config.values import parse_hours
 from realtime_lrp.engine.segments import row_column
-from realtime_lrp.realtime.capture import OpenSource
+from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
@@ -30,6 +39,7 @@ from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.sources import open_source
+from realtime_lrp.view.exhibit import Screen, ScreenArtist, canvas_size
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window import FullScreen, NullWindow
 
@@ -75,14 +85,14 @@ class Exhibit:
         self._lock = ExitLock(kiosk.pin)
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps, config.lrp.target == "top1")
-        self.camera = SourcePart(
-            "camera",
-            open_camera
-            or functools.partial(open_source, live.source, camera=CameraSettings.of(live)),
-            functools.partial(mirrored, mirror=config.input.mirror),
-        )
-        open_clips = functools.partial(ClipSource, kiosk.clips)
-        self._clip = SourcePart("clip", open_clips, lambda picture: picture)
+        camera = functools.partial(open_source, live.source, camera=CameraSettings.of(live))
+        self.camera = Capture(None, functools.partial(mirrored, mirror=config.input.mirror))
+        self._clip = Capture(None)
+        self._sources: dict[str, tuple[Capture, OpenSource]] = {
+            "camera": (self.camera, open_camera or camera),
+            "clip": (self._clip, functools.partial(ClipSource, kiosk.clips)),
+        }
+        self._taken = dict.fromkeys(self._sources, 0)  # number of the picture taken last
         self._look = Look.of(config.overlay)
         self._artist = ScreenArtist(self._look)
         self._paint = MapPainter()
@@ -91,7 +101,6 @@ class Exhibit:
         self.screen = Screen()
         self.state = self._machine.state
         self.card = "starting"
-        self._open = True
         self._pointed: tuple[float, float] | None = None  # see `_point`
         self._pointed_at = -POINTED_S
         self._fault: Fault | None = Fault("starting")
@@ -100,8 +109,13 @@ class Exhibit:
         self._maps_after = 0  # maps of earlier pictures belong to another source
         self._moved_at = -SYMBOL_S
         self._drawn_at = -1.0
-        self._show_first_card(now)
+        with suppress(Exception):  # the loop draws next, and handles what fails
+            # a card before the import of TensorFlow keeps the processor busy
+            self._show(Moment(now, self.state, now, 0.0, "clip", self.captions[0]))
+            self._window.events()  # lets the window paint it
         self.network = RelevancePart(config, stats, now)
+        for capture, _ in self._sources.values():
+            capture.start()
 
     @property
     def left(self) -> bool:
@@ -119,23 +133,29 @@ class Exhibit:
         events = self._lock.handle(self._window.events(), self._window.held, size, now)
         self._visitor.handle(events, self._artist.buttons, now)
         self._point(now)
-        self._open = self._is_open(self._wall_clock())
-        self.camera.update(self._open, now)
-        self._clip.update(self._shown_source == "clip", now)
-        self.network.update(now)
+        is_open = self._is_open(self._wall_clock())
+        needed = {"camera": is_open, "clip": self._shown_source == "clip"}
+        for name, (capture, source) in self._sources.items():
+            if not capture.supervised:
+                raise broken(name, "its thread ended")
+            if capture.rests == needed[name]:
+                capture.switch(source if needed[name] else None)
         fresh = self._take_picture(now)
-        self._decide(now)
-        if not self._is_drawing_due(now, fresh):
+        self._decide(now, is_open)
+        live = self._shown_source == "camera"
+        if not ((fresh and live) or self._is_drawing_due(now)):
+            if not live:
+                time.sleep(POLL_S)
             return False
         self._draw(now)
         return True
 
     def end(self) -> None:
-        self._stats.frames_captured = self.camera.captured
+        self._stats.frames_captured = self.camera.frames.count
         self._stats.reconnects = self.camera.reconnects
-        for part in (self.camera, self._clip):
-            part.release()
-        self.network.stop()
+        for capture, _ in self._sources.values():
+            capture.end()
+        self.network.thread.end()
 
     @property
     def answer(self) -> str:
@@ -145,49 +165,52 @@ class Exhibit:
     def described(self) -> str:
         return f"{self.state} ({self.card})" if self.card else str(self.state)
 
-    def _show_first_card(self, now: float) -> None:
-        """Shows a card before the import of TensorFlow keeps the processor busy."""
-        with suppress(Exception):  # the loop draws next, and handles what fails
-            self._show(Moment(now, self.state, now, 0.0, "clip", self.captions[0]))
-            self._window.events()  # lets the window paint it
-
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""
         source = self._shown_source
-        frame = self.camera.newest(POLL_S if source == "camera" else 0.0)
+        frame = self._newest("camera", POLL_S if source == "camera" else 0.0)
         if frame and self._presence.look(frame.value, now):
             self._moved_at = now
         if source != "camera":
-            clip_due = source == "clip" and self._is_next_drawing_due(now)
-            frame = self._clip.newest(0.0) if clip_due else None
+            clip_due = source == "clip" and self._is_drawing_due(now)
+            frame = self._newest("clip") if clip_due else None
         if frame is None:
             return False
         self._shown = frame
         self.network.submit(frame.value, frame.time, now)
         return True
 
+    def _newest(self, source: str, timeout_s: float = 0.0) -> Item[np.ndarray] | None:
+        """The newest picture of a source, once."""
+        frame = self._sources[source][0].frames.newest(self._taken[source], timeout_s)
+        if frame:
+            self._taken[source] = frame.number
+        return frame
+
     @property
     def _is_closed(self) -> bool:
         return self.state == ScreenState.CLOSED
 
-    def _decide(self, now: float) -> None:
-        network = self.network.fault(now)
-        camera = self.camera.fault(now)
+    def _decide(self, now: float, is_open: bool) -> None:
+        network = self.network.watch(now)
+        camera = camera_fault(self.camera, now)
         loading = network is not None and network.card == "starting"
-        self._fault = (network if loading else camera or network) if self._open else None
+        self._fault = (network if loading else camera or network) if is_open else None
         card = self._fault.card if self._fault else ""
         before = self.described
         present = self._is_visitor_there(now, card)
-        self.state = self._machine.step(now, self._open, card, present)
+        self.state = self._machine.step(now, is_open, card, present)
         self.card = card if self.state == ScreenState.CARD else ""
         if self.described != before:
             log.info("%s -> %s", before, self.described)
             self._enter_state(now)
-        source = self._source_of_state()
+        visited = self.state in (ScreenState.ACTIVE, ScreenState.IDLE)
+        stays = self.card in OVER_CAMERA and self._shown_source == "camera"
+        source = "" if self._is_closed else "camera" if visited or stays else "clip"
         if source != self._shown_source:
             self._shown_source = source
             self._shown = None
-            self._maps_after = self.network.submitted
+            self._maps_after = self.network.frames.count
             self._answer.reset()
             self.network.pause()
 
@@ -202,7 +225,7 @@ class Exhibit:
         return symbol_seen and now - self._moved_at < SYMBOL_S
 
     def _enter_state(self, now: float) -> None:
-        if self.state == ScreenState.CLOSED:
+        if self._is_closed:
             self._presence.forget()
             self._visitor.visitor_left(now)
         elif self.state == ScreenState.ATTRACT:
@@ -211,28 +234,11 @@ class Exhibit:
         elif self.state == ScreenState.ACTIVE:
             self._visitor.visitor_came(now)
 
-    def _source_of_state(self) -> str:
-        """Whose pictures the present state shows: "camera", "clip" or ""."""
-        if self.state == ScreenState.CLOSED:
-            return ""
-        if self.state in (ScreenState.ACTIVE, ScreenState.IDLE):
-            return "camera"
-        stays = self.card in OVER_CAMERA and self._shown_source == "camera"
-        return "camera" if stays else "clip"
-
-    def _is_next_drawing_due(self, now: float) -> bool:
+    def _is_drawing_due(self, now: float) -> bool:
         """Whether the screen has to be drawn even if no picture is new."""
         dark = self._is_closed and not (self._lock.asking or self._lock.held)
         fps = CLOSED_FPS if dark else self._config.kiosk.attract_fps
         return now - self._drawn_at >= 1 / fps
-
-    def _is_drawing_due(self, now: float, fresh: bool) -> bool:
-        live = self._shown_source == "camera"
-        if (fresh and live) or self._is_next_drawing_due(now):
-            return True
-        if not live:
-            time.sleep(POLL_S)
-        return False
 
     def _draw(self, now: float) -> None:
         explained = self._newest_map()
@@ -246,7 +252,7 @@ class Exhibit:
             captions=self.captions[0 if self._lock.asking else self._visitor.language(now)],
             engine=self.network.engine,
             explained=explained,
-            failing=self.network.failing,
+            failing=bool(self.network.thread.failing),
             answer=self._answer.answer,
             explains=self._answer.belongs_to(explained),
             old=self._artist.elsewhere,
@@ -263,11 +269,6 @@ class Exhibit:
         self._drawn_at = now
         self._stats.frames_shown += 1
 
-    def _show(self, moment: Moment) -> None:
-        self.screen = self._screen(moment)
-        size = canvas_size(self._window.size)
-        self._window.show(self._artist.draw(size, self.screen, moment.now))
-
     def _point(self, now: float) -> None:
         """Notes the place of a segmentation that was touched, until `POINTED_S` later.
 
@@ -278,16 +279,14 @@ class Exhibit:
         explained = self._newest_map()
         if now - self._pointed_at > POINTED_S or self.state != ScreenState.ACTIVE:
             self._pointed = None
-        if touched is None or explained is None or explained.result.segments is None:
+        segments = explained.result.segments if explained else None
+        if touched is None or explained is None or segments is None:
             return
         at = self._artist.place_at(*touched)
-        segments = explained.result.segments
         if at:
-            seen = explained.result.region.box
-            shape = explained.picture.shape
-            place = row_column(segments, seen, shape, at)
-            empty = segments.classes[place] == explained.engine.explainer.background
-            at = None if empty else at
+            place = row_column(segments, explained.result.region.box, explained.picture.shape, at)
+            if segments.classes[place] == explained.engine.explainer.background:
+                at = None
         self._pointed = at
         self._pointed_at = now
 
@@ -302,17 +301,25 @@ class Exhibit:
             self.network.ask(target)
             return
         seen = self._answer.seen
+        engine = self.network.engine
         target = self._config.lrp.target
-        unsure = target == "top1" and seen is not None and not seen.sure
-        unsure = unsure and not (self.network.engine and self.network.engine.detects)
-        self.network.ask(str(seen.index) if seen and unsure else target, self._pointed)
+        if target == "top1" and seen and engine and not (seen.sure or engine.detects):
+            target = str(seen.index)
+        self.network.ask(target, self._pointed)
 
     def _newest_map(self) -> ExplainedFrame | None:
-        explained = self.network.newest(self._maps_after)
-        if explained is None or self._shown_source == "camera":
-            return explained
-        behind = self.network.submitted - explained.frame.number
-        return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
+        """The newest map of a picture of the source that is shown."""
+        item = self.network.thread.maps.newest()
+        if item is None or item.value.frame.number <= self._maps_after:
+            return None
+        behind = self.network.frames.count - item.value.frame.number
+        late = behind > MAX_CLIP_LAG_S * self._config.kiosk.attract_fps
+        return None if late and self._shown_source != "camera" else item.value
+
+    def _show(self, moment: Moment) -> None:
+        self.screen = self._screen(moment)
+        size = canvas_size(self._window.size)
+        self._window.show(self._artist.draw(size, self.screen, moment.now))
 
     def _screen(self, moment: Moment) -> Screen:
         page = self.page

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.commands.kiosk.loop import Exhibit
+from realtime_lrp.commands.kiosk.parts import broken
 from realtime_lrp.commands.kiosk.settings import keep, restore, state_folder, write_failure
-from realtime_lrp.commands.kiosk.states import broken
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.realtime.stats import Stats, write_figures
@@ -91,7 +91,10 @@ def _run(
     )  # fmt: skip
     if stats_file:
         check_output(stats_file, overwrite=True)
-    _forbid_core_dumps()
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would contain visitors' pictures
     threading.excepthook = _log_ended_thread
     stats = Stats(frames_dropped=None, reconnects=0)
     report = Heartbeat(settings, state_folder())
@@ -101,7 +104,7 @@ def _run(
             while not (stopped.is_set() or kiosk.left):
                 if kiosk.step():
                     report.drawn(kiosk, time.monotonic())
-                if not worked.is_set() and stats.maps and kiosk.camera.captured:
+                if not worked.is_set() and stats.maps and kiosk.camera.frames.count:
                     worked.set()
                     keep(settings, kiosk.captions)
                 if duration_s is not None and stats.seconds() >= duration_s:
@@ -126,14 +129,6 @@ def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
     name = ended.thread and ended.thread.name
     error = ended.exc_value
     log.error("the thread %s ended: %s", name, first_line(error or ended.exc_type()))
-
-
-def _forbid_core_dumps() -> None:
-    """A core dump would contain pictures of visitors."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource  # not on every system
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextmanager
@@ -242,8 +237,11 @@ class Heartbeat:
     def _health(self, kiosk: Exhibit) -> dict[str, Any]:
         config = self._settings.config
         last = self._warnings.last
+        camera = kiosk.camera
         source = masked(config.live.source)
-        described = masked(kiosk.camera.described)
+        described = masked(
+            "released" if camera.rests else camera.trouble or camera.source.described
+        )
         return {
             "state": str(kiosk.state),
             "card": kiosk.card or None,
@@ -268,25 +266,17 @@ def _local_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
+QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "$": "$$", "%": "%%"})
+"""How systemd writes signs of a quoted word; elsewhere it expands only the percent sign."""
+
+
 def unit(config_file: Path | None, user: str, program: str) -> str:
     """A systemd unit that runs the exhibit on a computer without a desktop; paths are absolute."""
     command = [program, "kiosk", *(("--config", str(config_file)) if config_file else ())]
     values = {
-        "@USER@": _escaped(user),
-        "@FOLDER@": _escaped(str(config_file.parent)) if config_file else "/",
-        "@COMMAND@": " ".join(map(_quoted, command)),
+        "@USER@": user.replace("%", "%%"),
+        "@FOLDER@": str(config_file.parent).replace("%", "%%") if config_file else "/",
+        "@COMMAND@": " ".join(f'"{word.translate(QUOTED)}"' for word in command),
     }
     template = TEMPLATE.read_text(encoding="utf-8")
     return re.sub("@[A-Z]+@", lambda found: values[found[0]], template)
-
-
-def _escaped(text: str) -> str:
-    """A value for a line that systemd takes literally: it expands only the percent sign."""
-    return text.replace("%", "%%")
-
-
-def _quoted(word: str) -> str:
-    """One word of a command line in systemd's quoting."""
-    for sign, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("$", "$$")):
-        word = word.replace(sign, written)
-    return f'"{_escaped(word)}"'

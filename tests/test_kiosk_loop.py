@@ -304,20 +304,24 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
     """The log says so once; writing goes on when there is space."""
     file = tmp_path / "health.json"
     report = Heartbeat(load(), tmp_path, {})
-    report.write({"state": "attract"})
+    camera = SimpleNamespace(rests=True)
+
+    def written(state, now):
+        kiosk = SimpleNamespace(described=state, state=state, card="", camera=camera)
+        report.drawn(kiosk, now)
+        return json.loads(file.read_text())["state"]
+
+    assert written("attract", 0.0) == "attract"
 
     def full(*words):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        for _ in range(2):
-            report.write({"state": "active"})
-        assert json.loads(file.read_text()) == {"state": "attract"}
+        assert written("active", 1.0) == written("active", 9.0) == "attract"
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.endswith("until it can be written again: No space left on device")
-    report.write({"state": "active"})
-    assert json.loads(file.read_text()) == {"state": "active"}
+    assert written("active", 18.0) == "active"
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -12,7 +12,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk.games import pages_of
 from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page
-from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
+from realtime_lrp.commands.kiosk.settings import captions_of, wrong_settings
 from realtime_lrp.commands.kiosk.states import KEEP, ScreenState, SeenThing, SmoothedAnswer
 from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
@@ -26,7 +26,7 @@ from realtime_lrp.view.text import text_width, undrawable
 from realtime_lrp.view.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
-CAPTIONS = load_captions(LANGUAGES, None)
+CAPTIONS = [captions_of(language) for language in LANGUAGES]
 
 
 class Pages:
@@ -319,7 +319,7 @@ def flat(value, at=()):
 def told_of(folder, *languages):
     """The lines of the error about a folder, without its path."""
     chosen = Config().changed(kiosk={"languages": [*languages] or ["en"], "captions": str(folder)})
-    found = [one for path, error in wrong_captions(chosen) for one in problems_of(path, error, {})]
+    found = [one for path, error in wrong_settings(chosen) for one in problems_of(path, error, {})]
     return [f"{one.location}: {one.text}".replace(f"{folder}/", "") for one in found]
 
 
@@ -336,7 +336,7 @@ def line_of(text):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_included_language_has_what_english_has(language):
     """The same keys, enough hints, all symbols, `{seconds}` in the same texts, all drawable."""
-    english, other = load_captions(["en", language], None)
+    english, other = captions_of("en"), captions_of(language)
     texts = flat(other)
     assert texts.keys() == flat(english).keys()
     hints = "attract_drawing", "attract_objects", "try_drawing", "try_objects"
@@ -353,7 +353,7 @@ def test_every_included_language_has_what_english_has(language):
 def test_a_folder_overrides_only_its_languages(tmp_path):
     written(tmp_path, "name: English", "name: Plain English")
     written(tmp_path, "name: English", "name: Wienerisch", "de-AT.yaml")
-    captions = load_captions(["en", "de-AT", "de"], str(tmp_path))
+    captions = [captions_of(language, str(tmp_path)) for language in ("en", "de-AT", "de")]
     assert [one["name"] for one in captions] == ["Plain English", "Wienerisch", "Deutsch"]
 
 
@@ -385,7 +385,7 @@ def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_
         assert not undrawable("".join(table.values()))
         words = words_for(file.stem)
         known = {words(name) for name in CLASSES}
-        assert known == set(load_captions([file.stem])[0]["labels"].values()) | {words("nothing")}
+        assert known == set(captions_of(file.stem)["labels"].values()) | {words("nothing")}
 
 
 def test_a_lecture_has_each_command_and_button_in_its_language_and_finds_them_there():

@@ -19,7 +19,7 @@ from realtime_lrp.commands.kiosk.parts import (
     broken,
     camera_fault,
 )
-from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
+from realtime_lrp.commands.kiosk.settings import captions_of, with_seconds
 from realtime_lrp.commands.kiosk.states import (
     ScreenState,
     SmoothedAnswer,
@@ -75,7 +75,7 @@ class Exhibit:
         now = clock()
         self._config = config
         self._window = window
-        self.captions = load_captions(kiosk.languages, kiosk.captions)
+        self.captions = [captions_of(code, kiosk.captions) for code in kiosk.languages]
         self._stats = stats
         self._clock = clock
         self._wall_clock = wall_clock

@@ -40,43 +40,8 @@ Captions = Mapping[str, Any]  # texts, lists and sections of one language, by th
 
 INCLUDED = config.ASSETS / "captions"
 
-LABELS = "labels"  # the section whose keys are free: names of what the network knows
-
 OPTIONAL = [name for name, field in Kiosk.model_fields.items() if field.annotation is bool]
 """Sections that have to be there only if the key of `kiosk` with their name is true."""
-
-
-def load_captions(languages: Sequence[str], folder: str | None = None) -> tuple[Captions, ...]:
-    """The captions of some languages, such as "en", in the same order.
-
-    A folder is searched first for LANGUAGE.yaml; languages that it lacks are the included ones.
-
-    Raises:
-      ConfigError: a language or a text cannot be used; the message lists what is wrong with it.
-    """
-    return tuple(_captions(code, folder) for code in languages)
-
-
-def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
-    """Yields what is wrong with a configuration's captions: the key, and the error."""
-    folder = chosen.kiosk.captions
-    if folder and not (Path(folder).is_dir() and os.access(folder, os.R_OK | os.X_OK)):
-        yield (
-            ("kiosk", "captions"),
-            ConfigError(f"expected a folder that can be read; received {folder}"),
-        )
-        return
-    for number, code in enumerate(chosen.kiosk.languages):
-        try:
-            found = _captions(code, folder)
-            for name in OPTIONAL:
-                if getattr(chosen.kiosk, name) and name not in found:
-                    raise ConfigError(
-                        f"the captions {code!r} have no section {name!r}, which kiosk.{name} "
-                        "needs; copy it from en.yaml"
-                    )
-        except Error as error:
-            yield ("kiosk", "languages", number), error
 
 
 def label(captions: Captions, name: str) -> str:
@@ -90,7 +55,12 @@ def with_seconds(text: str, seconds: float) -> str:
     return text.replace("{seconds} ", f"{number}\xa0").replace("{seconds}", number)
 
 
-def _captions(code: str, folder: str | None) -> Captions:
+def captions_of(code: str, folder: str | None = None) -> Captions:
+    """The captions of a language, such as "en", from CODE.yaml in a folder or the included ones.
+
+    Raises:
+      ConfigError: the language or a text cannot be used; the message lists what is wrong with it.
+    """
     folders = [Path(folder), INCLUDED] if folder else [INCLUDED]
     if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
         raise ConfigError(f"expected letters, digits, - and _; received {code!r}")
@@ -104,8 +74,8 @@ def _captions(code: str, folder: str | None) -> Captions:
     expected = "expected lines such as 'name: English'"
     found, _ = config.read_as(file, schema, expected, schema, texts=True)
     captions = found.model_dump(exclude_unset=True)
-    labels = {tidied(name): text for name, text in captions.get(LABELS, {}).items()}
-    return {**captions, LABELS: labels}
+    labels = {tidied(name): text for name, text in captions.get("labels", {}).items()}
+    return {**captions, "labels": labels}
 
 
 @functools.cache
@@ -113,7 +83,7 @@ def _schema(check_font: bool) -> type[BaseModel]:
     english = config.read_file(INCLUDED / "en.yaml", texts=True).values
     labels = dict[str, _type_of("", check_font)]  # type: ignore[misc, valid-type]
     optional = {name: (_type_of(english[name], check_font), None) for name in OPTIONAL}
-    return _type_of(english, check_font, **optional, **{LABELS: (labels, {})})
+    return _type_of(english, check_font, labels=(labels, {}), **optional)
 
 
 def _type_of(english: Any, check_font: bool, **fields: Any) -> Any:
@@ -175,7 +145,23 @@ def load(
 def wrong_settings(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in any section, the exhibit's included: the key, and the error."""
     yield from wrong_names(chosen)
-    yield from wrong_captions(chosen)
+    folder = chosen.kiosk.captions
+    languages = chosen.kiosk.languages
+    if folder and not (Path(folder).is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+        languages = []
+        told = f"expected a folder that can be read; received {folder}"
+        yield ("kiosk", "captions"), ConfigError(told)
+    for number, code in enumerate(languages):
+        try:
+            found = captions_of(code, folder)
+            for name in OPTIONAL:
+                if getattr(chosen.kiosk, name) and name not in found:
+                    raise ConfigError(
+                        f"the captions {code!r} have no section {name!r}, which kiosk.{name} "
+                        "needs; copy it from en.yaml"
+                    )
+        except Error as error:
+            yield ("kiosk", "languages", number), error
     for number, clip in enumerate(chosen.kiosk.clips):
         where = ("kiosk", "clips", number)
         yield from errors_of(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
@@ -206,14 +192,8 @@ def keep(settings: Settings, captions: Sequence[Captions]) -> None:
             texts[folder / "captions" / f"{code}.yaml"] = text
         config = config.changed(kiosk={"captions": str(folder / "captions")})
     texts[folder / "config.json"] = config.model_dump_json()
-    try:
-        for path, text in texts.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path, overwrite=True) as part:
-                part.touch(mode=0o600)  # camera addresses may contain passwords
-                part.write_text(text, encoding="utf-8")
-    except (Error, OSError) as error:
-        log.warning("the working configuration could not be saved: %s", write_failure(error))
+    if failure := replace_files(texts, mode=0o600):  # camera addresses may contain passwords
+        log.warning("the working configuration could not be saved: %s", failure)
 
 
 def restore(given: Given, complaint: str) -> Settings | None:
@@ -238,7 +218,15 @@ def _folder(given: Given) -> Path:
     return state_folder() / f"good-{hashlib.sha256(words.encode()).hexdigest()[:12]}"
 
 
-def write_failure(error: Exception) -> str:
-    """Why an atomic write failed, without its remark that nothing is left: the old file is."""
-    cause = error.__cause__ or error
-    return (isinstance(cause, OSError) and cause.strerror) or first_line(cause)
+def replace_files(texts: Mapping[Path, str], mode: int = 0o666) -> str:
+    """Writes files, or leaves the old ones; returns why it failed, "" if it did not."""
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path, overwrite=True) as part:
+                part.touch(mode)
+                part.write_text(text, encoding="utf-8")
+    except (Error, OSError) as error:
+        cause = error.__cause__ or error  # which does not say that nothing is left
+        return (isinstance(cause, OSError) and cause.strerror) or first_line(cause)
+    return ""

@@ -22,12 +22,12 @@ from typing import Any
 
 from realtime_lrp.commands.kiosk.loop import Exhibit
 from realtime_lrp.commands.kiosk.parts import broken
-from realtime_lrp.commands.kiosk.settings import keep, restore, state_folder, write_failure
+from realtime_lrp.commands.kiosk.settings import keep, replace_files, restore, state_folder
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.system import machine
-from realtime_lrp.system.files import atomic_file, check_output
+from realtime_lrp.system.files import check_output
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.system.terminal import PlainFormatter
@@ -201,69 +201,49 @@ class Heartbeat:
 
     def drawn(self, kiosk: Exhibit, now: float) -> None:
         """The screen was drawn: reports every few seconds, and when the state changes."""
-        if kiosk.described == self._state and now - self._reported_at < self._period_s:
-            return
-        self._reported_at = now
-        self._state = kiosk.described
-        self.send(f"READY=1\nSTATUS={self._state}\nWATCHDOG=1")
-        self.write(self._health(kiosk))
+        if kiosk.described != self._state or now - self._reported_at >= self._period_s:
+            self._reported_at = now
+            self._state = kiosk.described
+            self._report(kiosk, kiosk.state, f"READY=1\nSTATUS={self._state}\nWATCHDOG=1")
 
     def ended(self, kiosk: Exhibit) -> None:
-        self.send("STOPPING=1")
-        self.write(self._health(kiosk) | {"state": "ended"})
+        self._report(kiosk, "ended", "STOPPING=1")
         logging.getLogger("realtime_lrp").removeHandler(self._warnings)
 
-    def send(self, message: str) -> None:
-        """Sends a message to systemd, if it has started this process and takes it now."""
+    def _report(self, kiosk: Exhibit, state: str, message: str) -> None:
         if self._address:
             with suppress(OSError):
                 self._socket.sendto(message.encode("utf-8", "replace"), self._address)
-
-    def write(self, facts: Mapping[str, Any]) -> None:
-        """Replaces the health file; if that fails, the old file stays and the log says so once."""
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(self._file, overwrite=True) as part:
-                part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-            self._failing = False
-        except (Error, OSError) as error:
-            if not self._failing:
-                log.warning(
-                    "the health file is not updated until it can be written again: %s",
-                    write_failure(error),
-                )
-            self._failing = True
-
-    def _health(self, kiosk: Exhibit) -> dict[str, Any]:
         config = self._settings.config
-        last = self._warnings.last
         camera = kiosk.camera
         source = masked(config.live.source)
-        described = masked(
-            "released" if camera.rests else camera.trouble or camera.source.described
-        )
-        return {
-            "state": str(kiosk.state),
+        told = masked("released" if camera.rests else camera.trouble or camera.source.described)
+        facts = {
+            "state": state,
             "card": kiosk.card or None,
-            "last_warning": last and {"what": last[0], "when": _local_time(last[1])},
-            "camera": described if source in described else f"{source}: {described}".rstrip(": "),
+            "last_warning": self._warnings.last,
+            "camera": told if source in told else f"{source}: {told}".rstrip(": "),
             "network": config.model.name,
             "configuration": masked(self._settings.complaint) or "as written",
-            "written": _local_time(time.time()),
+            "written": _local_time(),
         }
+        failure = replace_files({self._file: json.dumps(facts, indent=2) + "\n"})
+        if failure and not self._failing:
+            log.warning("the health file is not updated until it can be written again: %s", failure)
+        self._failing = bool(failure)
 
 
 class _LastWarning(logging.Handler):
     """Keeps the newest warning or error of the log, and when it came."""
 
-    last: tuple[str, float] | None = None
+    last: dict[str, str] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = masked(record.getMessage()), record.created
+        self.last = {"what": masked(record.getMessage()), "when": _local_time()}
 
 
-def _local_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+def _local_time() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "$": "$$", "%": "%%"})

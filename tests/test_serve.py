@@ -13,6 +13,7 @@ import time
 import urllib.request
 from dataclasses import replace
 from importlib.resources import files
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from program import opened_window, start, xdotool
 from served import TOKEN, Role, picture_of, serving_pages
 from test_viewer_window import Scripted
-from viewer import answer
+from viewer import LOOK, answer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -45,6 +46,7 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
+from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.look import LookSetting
 
 PATHS = (*app.PAGES, "/figures", "/snapshot.png", "/snapshot.npz", "/view.mjpg")
@@ -471,23 +473,30 @@ def test_the_code_in_the_terminal_is_that_of_the_address():
     assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == address
 
 
-READ_FROM = {
-    "role": [messages.Rights], "choices": [messages.Choices], "news": [messages.News],
-    "latest": [messages.News], "fields": [messages.VisitorMap, messages.ShownConcepts],
-}  # fmt: skip
-"""What a message is called in the scripts -> what it can be."""
-
-
 def test_every_field_that_the_page_reads_is_sent():
+    """Whatever a message is called in the scripts."""
     scripts = "\n".join(one.read_text() for one in FILES.values() if one.name.endswith(".js"))
-    for name, kinds in READ_FROM.items():
+    chosen = config.load(command="serve").config
+    rates = SimpleNamespace(maps=SimpleNamespace(rate=lambda: 1.0))
+    loading = SimpleNamespace(doing="loading", engine_cache=None)
+    first = SimpleNamespace(relevance=loading, newest=None, rates=rates, passing=lambda state: "")
+    view = SimpleNamespace(
+        state=first_state(chosen, first_request(chosen)), first=first, networks=(first,),
+        columns=((), ()), capture=SimpleNamespace(trouble=""),
+    )  # fmt: skip
+    news = json.loads(messages.news(view, None))
+    panel = ConceptPanel("conv", np.zeros((6, 8, 3), np.uint8), (), LOOK, "")
+    channels = messages.concepts_message(panel)[5:]
+    map_ = messages.join_message(messages.VisitorMap(3, "busy"))[5:]
+    for name, sent in {
+        "role": messages.Rights.__struct_fields__, "choices": json.loads(choices(view.state)),
+        "news": news, "latest": news, "fields": {**json.loads(channels), **json.loads(map_)},
+    }.items():  # fmt: skip
         read = set(re.findall(rf"(?<![.\w]){name}\??\.([a-z_]\w*)\b(?!\()", scripts))
         for fields in re.findall(rf"{{([^{{}}]*)}} = {name}\b", scripts):
             read |= {field.split(":")[0].strip() for field in fields.split(",")}
-        sent = {field for kind in kinds for field in kind.__struct_fields__}
         assert read and read <= {"type", *sent}, name
-    text = messages.join_message(messages.VisitorMap(3, "busy"))[5:]
-    assert set(messages.VisitorMap.__struct_fields__) < set(messages.msgspec.json.decode(text))
+    assert set(messages.VisitorMap.__struct_fields__) < set(json.loads(map_))
 
 
 def test_a_page_chooses_one_of_a_settings_values_or_a_number_up_to_1():

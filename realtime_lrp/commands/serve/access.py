@@ -16,7 +16,6 @@ import re
 import secrets
 import socket
 import ssl
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,7 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from platformdirs import user_state_path
 
 from realtime_lrp.config.schema import Serve
-from realtime_lrp.errors import ConfigError, DamagedInputError, Error, MissingInputError, UsageError
+from realtime_lrp.errors import ConfigError, DamagedInputError, Error, UsageError
 from realtime_lrp.system.files import atomic_file, read_limited, temporary_folder
 from realtime_lrp.system.program import print_lines
 
@@ -41,19 +40,14 @@ log = logging.getLogger(__name__)
 MOST_IN_CODE = 500  # characters of an address in a QR code
 
 
-def address_of(serve: Serve, port: int, token: str) -> str:
-    """The address to open."""
+def print_address(serve: Serve, port: int, token: str) -> None:
+    """Prints the address to open; at a terminal also its QR code, if phones can reach it."""
     host = addresses(serve.host)[0]
     host = f"[{host}]" if ":" in host else host
     scheme = "https" if serve.https or serve.cert else "http"
-    return f"{scheme}://{host}:{port}/?token={token}"
-
-
-def print_address(address: str, host: str) -> None:
-    """Prints the address to open; at a terminal also its QR code, if phones can reach it."""
-    print_lines([address], secrets=True)
-    if sys.stdout.isatty() and not is_loopback(host):
-        print_lines(qr_lines(address), secrets=True)
+    address = f"{scheme}://{host}:{port}/?token={token}"
+    phones = sys.stdout.isatty() and not is_loopback(serve.host)
+    print_lines([address, *(qr_lines(address) if phones else ())], secrets=True)
 
 
 def qr_lines(address: str) -> list[str]:
@@ -98,7 +92,6 @@ VARIABLE = "REALTIME_LRP_TOKEN"
 LEAST, MOST = 22, 200  # letters of a token; 22 of 64 different ones are 132 bits
 
 _LEGAL = re.compile(rf"[A-Za-z0-9_~.-]{{{LEAST},{MOST}}}")
-_FILE = "token"
 
 
 class Role(Enum):
@@ -108,25 +101,18 @@ class Role(Enum):
     WATCH = "watch"
 
 
-class Tokens:
+class Tokens(dict[Role, str]):
     """The token of each role; that for watching does not give away the other one."""
 
     def __init__(self, control: str):
-        made = hmac.new(control.encode(), b"watch", hashlib.sha256)
-        self._tokens = {Role.CONTROL: control, Role.WATCH: made.hexdigest()[:32]}
-
-    def __getitem__(self, role: Role) -> str:
-        return self._tokens[role]
+        watch = hmac.new(control.encode(), b"watch", hashlib.sha256).hexdigest()[:32]
+        super().__init__({Role.CONTROL: control, Role.WATCH: watch})
 
     def role(self, given: str) -> Role | None:
         """The role of a token, None of a wrong one. Takes as long for every token."""
         wanted = given.encode(errors="replace")
-        found = [
-            role
-            for role, token in self._tokens.items()
-            if hmac.compare_digest(token.encode(), wanted)
-        ]
-        return found[0] if found else None
+        fits = {hmac.compare_digest(token.encode(), wanted): role for role, token in self.items()}
+        return fits.get(True)
 
 
 def read_token(file: str | None, new: bool = False) -> str:
@@ -139,26 +125,27 @@ def read_token(file: str | None, new: bool = False) -> str:
         source = VARIABLE if file is None else "--token-file"
         raise UsageError(f"--new-token replaces the kept token, but {source} gives one. Drop one.")
     if file is not None:
-        return _checked(_read(Path(file)), repr(file))
+        return _read(Path(file))
     if given:
         return _checked(given.strip(), VARIABLE)
     with kept_folder() as folder:
+        kept = folder / "token"
         if not new:
             with suppress(Error):  # there is none, or it is one no more
-                return _checked(_read(folder / _FILE), "")
+                return _read(kept)
         made = secrets.token_urlsafe(24)
-        write_private(folder / _FILE, made.encode())
+        write_private(kept, made.encode())
         return made
 
 
 def _read(file: Path) -> str:
     expected = "a token, as made by: openssl rand -hex 24 > FILE && chmod 600 FILE"
     text = read_limited(file, 1 << 20, expected).decode(errors="replace").strip()
-    if not is_private(file.stat().st_mode):
+    if not is_private(file):
         raise ConfigError(
             f"Others can read the token file {str(file)!r}. Run: chmod 600 {str(file)!r}"
         )
-    return text
+    return _checked(text, repr(str(file)))
 
 
 def _checked(token: str, source: str) -> str:
@@ -184,7 +171,7 @@ def kept_folder() -> Iterator[Path]:
         return
     log.warning("token and certificate cannot be saved: they will change at the next start")
     with temporary_folder() as folder:
-        yield Path(folder)
+        yield folder
 
 
 def write_private(file: Path, data: bytes) -> None:
@@ -194,9 +181,9 @@ def write_private(file: Path, data: bytes) -> None:
         part.write_bytes(data)
 
 
-def is_private(mode: int) -> bool:
-    """Whether a file's mode lets only its user read it."""
-    return os.name != "posix" or not stat.S_IMODE(mode) & 0o077
+def is_private(file: Path) -> bool:
+    """Whether only its user can read a file."""
+    return os.name != "posix" or not file.stat().st_mode & 0o077
 
 
 VALID = datetime.timedelta(days=365)
@@ -235,11 +222,7 @@ def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:
     if cert is None or key is None:
         raise ConfigError("--cert and --key belong together. Give both, or --https alone.")
     for file in (cert, key):
-        try:
-            Path(file).open("rb").close()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise MissingInputError(f"{file!r} cannot be read ({reason}).") from None
+        read_limited(Path(file), 1 << 20, "a PEM file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(cert, key, password="")  # else it asks at the terminal
@@ -259,25 +242,25 @@ def own_context(names: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext
     subjects = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *names}
     with kept_folder() as folder:
         file = folder / "certificate.pem"
-        certificate = None if new else _kept(file, subjects)
-        if certificate is None:
+        if new or not _is_usable(file, subjects):
             certificate, key = make_certificate(subjects)
             write_private(file, key + certificate.public_bytes(serialization.Encoding.PEM))
         context = context_of_files(str(file), str(file))
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
     return context, certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
-def _kept(file: Path, subjects: set[str]) -> x509.Certificate | None:
-    """The certificate that is kept, if it can be used for some time."""
+def _is_usable(file: Path, subjects: set[str]) -> bool:
+    """Whether a certificate is for these subjects, for some time to come, and nobody else's."""
     try:
         context_of_files(str(file), str(file))
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
         named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        private = is_private(file.stat().st_mode)
+        private = is_private(file)
     except (Error, OSError, ValueError, x509.ExtensionNotFound):
-        return None
+        return False
     lasts = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC) > RENEWED
-    return certificate if private and lasts and {*_subjects(subjects)} <= {*named} else None
+    return private and lasts and {*_subjects(subjects)} <= {*named}
 
 
 def make_certificate(subjects: Iterable[str]) -> tuple[x509.Certificate, bytes]:

@@ -8,8 +8,9 @@ import io
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from realtime_lrp.commands.serve import messages
@@ -56,28 +57,25 @@ TRY_AGAIN, POLICY = 1013, 1008  # why a WebSocket is closed
 log = logging.getLogger(__name__)
 
 
+@dataclass
 class App:
     """The answers; `figures` and `snapshot` are called in the render loop."""
 
-    def __init__(
-        self, exchange: Exchange, tokens: Tokens, fingerprint: str,
-        figures: Callable[[], dict[str, Any]], snapshot: Callable[[], Snapshot | None],
-        visitors: Visitors, gallery: Callable[[], Gallery | None], words: Words,
-    ):  # fmt: skip
-        self._words = words
-        self._visitors = visitors
-        self._gallery = gallery
-        self._exchange = exchange
-        self._tokens = tokens
-        self._fingerprint = fingerprint
-        self._figures = figures
-        self._snapshot = snapshot
+    exchange: Exchange
+    tokens: Tokens
+    fingerprint: str
+    figures: Callable[[], dict[str, Any]]
+    snapshot: Callable[[], Snapshot | None]
+    visitors: Visitors
+    gallery: Callable[[], Gallery | None]
+    words: Words
 
     def routes(self) -> ASGIApp:
+        no_answer = PlainTextResponse("503: the viewer does not answer.\n", 503)
         app = Starlette(
-            exception_handlers={TimeoutError: _no_answer},
+            exception_handlers={TimeoutError: lambda *_: no_answer},
             routes=[
-                *(_page(path, name, self._words) for path, name in PAGES.items()),
+                *(_page(path, name, self.words) for path, name in PAGES.items()),
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
                 Route("/qr.svg", self._qr_code),
@@ -92,14 +90,14 @@ class App:
         return app
 
     async def _health(self, request: Request) -> Response:
-        hangs = time.monotonic() - self._exchange.turned > HUNG_S
+        hangs = time.monotonic() - self.exchange.turned > HUNG_S
         return PlainTextResponse("hangs\n" if hangs else "ok\n", 503 if hangs else 200)
 
     async def _qr_code(self, request: Request) -> Response:
         """The QR code of the address for watching. The page knows under which name it is opened."""
         _check_control(request)
         address = request.query_params.get("address", "")
-        if not address.endswith(f"token={self._tokens[Role.WATCH]}"):
+        if not address.endswith(f"token={self.tokens[Role.WATCH]}"):
             raise HTTPException(400, "400: that is not the address for watching.\n")
         try:
             body = await run_in_threadpool(qr_code, address)
@@ -108,13 +106,13 @@ class App:
         return Response(body, media_type="image/svg+xml")
 
     async def _answer_figures(self, request: Request) -> Response:
-        figures = await self._exchange.in_render_loop(self._figures)
+        figures = await self.exchange.in_render_loop(self.figures)
         return Response(msgspec.json.encode(figures), media_type="application/json")
 
     async def _examples_picture(self, request: Request) -> Response:
         """The gallery's pictures of a channel; watchers see them too."""
         asked = [request.query_params.get(name, "") for name in ("layer", "channel")]
-        body = await run_in_threadpool(examples, self._gallery(), *asked)
+        body = await run_in_threadpool(examples, self.gallery(), *asked)
         if not body:
             raise HTTPException(404, "404: there are no pictures of that channel.\n")
         return Response(body, media_type="image/jpeg")
@@ -123,7 +121,7 @@ class App:
         self, suffix: str, encode: Callable[[Snapshot], bytes], request: Request
     ) -> Response:
         _check_control(request)
-        snapshot = await self._exchange.in_render_loop(self._snapshot)
+        snapshot = await self.exchange.in_render_loop(self.snapshot)
         if snapshot is None:
             raise HTTPException(404, "404: there is no map yet.\n")
         body = await run_in_threadpool(encode, snapshot)
@@ -131,17 +129,39 @@ class App:
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(body, media_type="application/octet-stream", headers=headers)
 
-    async def _film(self, request: Request) -> Response:
-        viewer = self._exchange.join(request.scope["role"] is Role.CONTROL)
+    async def _film(self, request: Request) -> ASGIApp:
+        """The pictures as MJPEG, which OBS and other programs read, until the viewer goes."""
+        viewer = self.exchange.join(request.scope["role"] is Role.CONTROL)
         if viewer is None:
             raise HTTPException(503, f"503: {MOST_VIEWERS} others are watching.\n")
-        return _Film(self._exchange, viewer, request.scope)
+        kind = "multipart/x-mixed-replace; boundary=picture"
+        film = StreamingResponse(self._parts(viewer), media_type=kind)
+
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["streams"] = True
+            try:
+                await film(scope, receive, send)
+            finally:
+                scope["streams"] = False
+                self.exchange.leave(viewer)
+
+        return stream
+
+    async def _parts(self, viewer: Viewer) -> AsyncIterator[bytes]:
+        """The parts of a film, each when the one before has been taken."""
+        yield b"--picture\r\n"
+        while True:
+            _, picture = await viewer.next(self.exchange)
+            if picture:
+                head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
+                yield head % len(picture.value) + picture.value + b"\r\n--picture\r\n"
+                viewer.confirm(self.exchange)
 
     async def _socket(self, socket: WebSocket) -> None:
         """One viewer, from the handshake to the end."""
         await socket.accept()
         role = socket.scope["role"]
-        viewer = self._exchange.join(role is Role.CONTROL)
+        viewer = self.exchange.join(role is Role.CONTROL)
         if viewer is None:
             await socket.close(TRY_AGAIN, f"{MOST_VIEWERS} others are watching; try again later")
             return
@@ -155,7 +175,7 @@ class App:
                 if error := task.exception():
                     log.info("a viewer is cut off: %s", first_line(error))
         finally:
-            self._exchange.leave(viewer)
+            self.exchange.leave(viewer)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -164,10 +184,10 @@ class App:
         """Sends what the viewer needs to know once, then news and pictures."""
         own = messages.Rights(control=False)
         if role is Role.CONTROL:
-            own = messages.Rights(True, self._tokens[Role.WATCH], self._fingerprint)
+            own = messages.Rights(True, self.tokens[Role.WATCH], self.fingerprint)
         await socket.send_text(msgspec.json.encode(own).decode())
         while True:
-            waiting, picture = await viewer.next(self._exchange)
+            waiting, picture = await viewer.next(self.exchange)
             if picture:
                 waiting.append(view_message(picture.value, viewer.latency_ms))
             for message in waiting:
@@ -177,52 +197,28 @@ class App:
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends wrong ones."""
         loop = asyncio.get_running_loop()
-        visitor = self._visitors.join(lambda answer: _soon(loop, viewer.give_map, answer))
+
+        def answer(message: bytes) -> None:
+            with suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(viewer.give_map, message)
+
+        visitor = self.visitors.join(answer)
         try:
             while (raw := await socket.receive())["type"] != "websocket.disconnect":
                 if picture := raw.get("bytes"):
-                    if self._visitors.put(visitor, picture):
+                    if self.visitors.put(visitor, picture):
                         continue
                     await socket.close(POLICY, "a picture has ended the decoder")
                     return
                 message = read_message(raw.get("text") or "")
                 if isinstance(message, Shown):
-                    viewer.confirm(self._exchange)
+                    viewer.confirm(self.exchange)
                 elif role is Role.CONTROL:
-                    self._exchange.put(message)
+                    self.exchange.put(message)
         except ValueError:
             await socket.close(POLICY, "that is no message of this page")
         finally:
-            self._visitors.leave(visitor)
-
-
-class _Film(StreamingResponse):
-    """The pictures as MJPEG, which OBS and other programs read, until the viewer goes."""
-
-    def __init__(self, exchange: Exchange, viewer: Viewer, scope: Scope):
-        super().__init__((), media_type="multipart/x-mixed-replace; boundary=picture")
-        self._exchange = exchange
-        self._viewer = viewer
-        self._scope = scope
-
-    async def stream_response(self, send: Send) -> None:
-        """Sends each picture when the one before has been taken."""
-        self._scope["streams"] = True
-        try:
-            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            await send(start)
-            body = {"type": "http.response.body", "body": b"--picture\r\n", "more_body": True}
-            await send(body)
-            while True:
-                _, picture = await self._viewer.next(self._exchange)
-                if picture:
-                    head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
-                    part = head % len(picture.value) + picture.value + b"\r\n--picture\r\n"
-                    await send({**body, "body": part})
-                    self._viewer.confirm(self._exchange)
-        finally:
-            self._scope["streams"] = False
-            self._exchange.leave(self._viewer)
+            self.visitors.leave(visitor)
 
 
 def _page(path: str, name: str, words: Words) -> Route:
@@ -231,26 +227,13 @@ def _page(path: str, name: str, words: Words) -> Route:
     if said := SAID.get(Path(name).suffix):
         text = said.sub(lambda found: words.within(found[0]), text)
     text = text.replace('lang="en"', f'lang="{words.language}"')
-
-    async def answer(request: Request) -> Response:
-        return Response(text, media_type=TYPES[Path(name).suffix])
-
-    return Route(path, answer)
+    answer = Response(text, media_type=TYPES[Path(name).suffix])
+    return Route(path, answer, methods=["GET"])
 
 
 def _check_control(request: Request) -> None:
     if request.scope["role"] is not Role.CONTROL:
         raise HTTPException(403, "403: with this token you can only watch.\n")
-
-
-def _no_answer(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("503: the viewer does not answer.\n", 503)
-
-
-def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer: bytes) -> None:
-    """Calls something in the server's thread, unless the server has ended."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, answer)
 
 
 def _data(snapshot: Snapshot) -> bytes:

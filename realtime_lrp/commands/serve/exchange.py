@@ -22,26 +22,22 @@ T = TypeVar("T")
 
 
 class Viewer:
-    """One viewer's side; for the server's thread, but `waits`."""
+    """One viewer's side; for the server's thread, but `sent` and `shows`."""
 
     def __init__(self) -> None:
         self.latency_ms = 0.0  # capture to screen, of the last picture that was confirmed
         self.awake = asyncio.Event()  # set: there may be something new
+        self.shows = 0  # number of the picture that was sent last
+        self.sent: Item[bytes] | None = None  # that picture, until it is confirmed
         self._map = b""  # the map of the newest picture of its own camera
-        self._shows = 0
         self._knows: dict[str, str | bytes] = {}
-        self._sent: Item[bytes] | None = None
-
-    def waits(self, newest: int) -> bool:
-        """Whether it has shown the newest picture and could show another one. Any thread."""
-        return self._sent is None and self._shows == newest
 
     def confirm(self, exchange: "Exchange") -> None:
         """Notes that the last sent picture is on the screen."""
         exchange.confirmed = now = time.monotonic()
-        if self._sent:
-            self.latency_ms = 1000 * (now - self._sent.time)
-        self._sent = None
+        if self.sent:
+            self.latency_ms = 1000 * (now - self.sent.time)
+        self.sent = None
         self.awake.set()
 
     def give_map(self, message: bytes) -> None:
@@ -56,13 +52,13 @@ class Viewer:
         """
         while True:
             newest = exchange.picture
-            free = self._sent is None
+            free = self.sent is None
             news = {
                 kind: message
                 for kind, message in exchange.said.items()
                 if message != self._knows.get(kind, "") and (free or kind != "concepts")
             }
-            picture = newest if newest and free and newest.number != self._shows else None
+            picture = newest if newest and free and newest.number != self.shows else None
             if news or self._map or picture:
                 break
             await self.awake.wait()
@@ -71,8 +67,8 @@ class Viewer:
         messages = [*news.values(), *([self._map] if self._map else [])]
         self._map = b""
         if picture:
-            self._sent = picture
-            self._shows = picture.number
+            self.sent = picture
+            self.shows = picture.number
         return messages, picture
 
 
@@ -106,7 +102,7 @@ class Exchange:
     def picture_wanted(self) -> bool:
         """Whether somebody waits for a picture newer than the newest one here."""
         newest = self.picture.number if self.picture else 0
-        return any(viewer.waits(newest) for viewer in tuple(self._viewers))
+        return any(not one.sent and one.shows == newest for one in tuple(self._viewers))
 
     def publish(self, jpeg: bytes, captured: float) -> None:
         """Offers a picture to everybody who is ready for it."""

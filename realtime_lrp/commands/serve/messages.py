@@ -8,9 +8,8 @@ the window; the page draws them as text. No request names a file.
 
 from __future__ import annotations
 
-import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +33,7 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
 from realtime_lrp.view.concepts import ConceptPanel, map_over
-from realtime_lrp.view.hud import Bar, Entry, Headline, Legend, percent
+from realtime_lrp.view.hud import Bar, Block, Entry, Headline, Legend, percent
 from realtime_lrp.view.look import LOOK_SETTINGS, colormap_named
 
 if TYPE_CHECKING:
@@ -117,8 +116,6 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
             METHODS.check(value)
         case "composite", str():
             COMPOSITES.check(value)
-        case "line", str():
-            pass
         case "target", str():
             return str(_engine(relevance).explainer.read_target(value))
         case "layer", str():
@@ -133,7 +130,7 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
             if value not in range(known):
                 raise UsageError(f"There is no channel {value:g}: {layer!r} has {known}.")
             return int(value)
-        case "position", float():
+        case ("line", str()) | ("position", float()):
             pass
         case _:
             accepted = any(one.name == what and one.accepts(value) for one in LOOK_SETTINGS)
@@ -156,12 +153,11 @@ GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C  # columns between pictures, and th
 QUALITY = 80  # JPEG quality, 1 to 100
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 VIEW = b"v"  # first byte of a picture of the view; `join_message` begins with others
-LATENCY = struct.Struct("<I")  # before the JPEG of the view, in tenths of a millisecond
 
 
 def view_message(jpeg: bytes, latency_ms: float) -> bytes:
-    """A picture of the view."""
-    return VIEW + LATENCY.pack(min(round(10 * latency_ms), 2**32 - 1)) + jpeg
+    """A picture of the view, with a latency in tenths of a millisecond, in 4 bytes."""
+    return VIEW + min(round(10 * latency_ms), 2**32 - 1).to_bytes(4, "little") + jpeg
 
 
 class Rights(msgspec.Struct, tag="role", frozen=True):
@@ -170,54 +166,6 @@ class Rights(msgspec.Struct, tag="role", frozen=True):
     control: bool
     watch: str = ""
     fingerprint: str = ""
-
-
-class News(msgspec.Struct, tag="news", frozen=True):
-    """The page's contents at this moment."""
-
-    method: str
-    composite: str
-    target: str
-    look: dict[str, Any]
-    tiled: bool
-    concepts: bool
-    timeline: dict[str, Any] | None
-    text_size: str
-    frozen: bool
-    brush: float
-    framing: bool
-    covered: bool
-    left: list[list[dict[str, Any]]]
-    right: list[list[dict[str, Any]]]
-    notice: str
-    trouble: str
-    loading: str
-    lesson: dict[str, Any] | None
-    maps: float
-    points: bool  # whether the pointer chooses what is explained
-    region: tuple[float, float, float, float]  # what the network sees, in shares of the picture
-
-
-class Choices(msgspec.Struct, tag="choices", frozen=True):
-    """The page's choices for a network."""
-
-    methods: list[str]
-    composites: list[str]
-    look: list[tuple[str, str, Sequence[Any]]]
-    targets: list[str]
-    commands: list[tuple[str, str, str, list[str]]]
-
-
-class ShownConcepts(msgspec.Struct, tag="concepts", frozen=True):
-    """The channels of a layer; their maps follow as one JPEG."""
-
-    shown: bool
-    layer: str = ""
-    layers: Sequence[str] = ()
-    without_pictures: Sequence[str] = ()
-    with_pictures: bool = False
-    why: str = ""
-    rows: Sequence[dict[str, Any]] = ()
 
 
 class VisitorMap(msgspec.Struct, tag="map", frozen=True):
@@ -233,47 +181,39 @@ class VisitorMap(msgspec.Struct, tag="map", frozen=True):
 def news(view: View, lesson: dict[str, Any] | None) -> str:
     """The page's contents at this moment; `lesson` is `Teacher.fields`, None without one."""
     state = view.state
-    choice = view.state.choice
-    relevance = view.first.relevance
-    left, right = view.columns
+    first = view.first
+    newest = first.newest
+    region = (0.0, 0.0, 1.0, 1.0)
+    alone = newest and not (state.tiled or len(view.networks) > 1 or newest.request.region)
+    if newest and alone and newest.result.region.found is None:
+        region = in_shares(newest.result.region.box, newest.picture)
+    left, right = map(figure_fields, view.columns)
     labels = state.facts.labels
-    said = News(
-        method=choice.method,
-        composite=choice.composite,
-        target=state.target.words(labels.__getitem__) if labels else state.request.target,
-        look={one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
-        tiled=state.tiled,
-        concepts=state.request.concepts is not None,
-        timeline=vars(progress(state.timeline)) if state.timeline else None,
-        text_size=state.text_size,
-        frozen=state.frozen is not None,
-        brush=state.brush,
-        framing=state.framing,
-        covered=state.mask is not None,
-        left=[[entry_fields(one) for one in block] for block in left],
-        right=[[entry_fields(one) for one in block] for block in right],
-        notice=view.first.passing(state),
-        trouble=view.capture.trouble,
-        loading=relevance.doing if relevance.engine_cache is None else "",
-        lesson=lesson,
-        maps=round(view.first.rates.maps.rate(), 1),
-        points=state.points,
-        region=_region(view),
-    )
+    said = {
+        "type": "news",
+        "method": state.choice.method,
+        "composite": state.choice.composite,
+        "target": state.target.words(labels.__getitem__) if labels else state.request.target,
+        "look": {one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
+        "tiled": state.tiled,
+        "concepts": state.request.concepts is not None,
+        "timeline": vars(progress(state.timeline)) if state.timeline else None,
+        "text_size": state.text_size,
+        "frozen": state.frozen is not None,
+        "brush": state.brush,
+        "framing": state.framing,
+        "covered": state.mask is not None,
+        "left": left,
+        "right": right,
+        "notice": first.passing(state),
+        "trouble": view.capture.trouble,
+        "loading": first.relevance.doing if first.relevance.engine_cache is None else "",
+        "lesson": lesson,
+        "maps": round(first.rates.maps.rate(), 1),
+        "points": state.points,  # whether the pointer chooses what is explained
+        "region": region,  # what the network sees, if that is always at the same place
+    }
     return msgspec.json.encode(said).decode()
-
-
-def _region(view: View) -> tuple[float, float, float, float]:
-    """The region that the network sees.
-
-    It is everything where several pictures stand side by side, and where it may lie at an edge.
-    """
-    newest = view.first.newest
-    if newest is None or view.state.tiled or len(view.networks) > 1:
-        return 0.0, 0.0, 1.0, 1.0
-    if newest.request.region or newest.result.region.found is not None:
-        return 0.0, 0.0, 1.0, 1.0
-    return in_shares(newest.result.region.box, newest.picture)
 
 
 def in_shares(box: Sequence[float], picture: np.ndarray) -> tuple[float, float, float, float]:
@@ -286,29 +226,35 @@ def in_shares(box: Sequence[float], picture: np.ndarray) -> tuple[float, float, 
 def choices(state: ViewerState) -> str:
     """The page's choices for this network; they do not change."""
     known = commands_for(state)
-    facts = state.facts
-    unsuited = facts.unsuited
-    offered = Choices(
-        methods=[name for name in METHODS.known() if name not in unsuited],
-        composites=[name for name in COMPOSITES.known() if name not in unsuited],
-        look=[
+    unsuited = state.facts.unsuited
+    offered = {
+        "type": "choices",
+        "methods": [name for name in METHODS.known() if name not in unsuited],
+        "composites": [name for name in COMPOSITES.known() if name not in unsuited],
+        "look": [
             (one.name, state.words(one.label.capitalize()), one.values())
             for one in LOOK_SETTINGS
             if one.on_page
         ],
-        targets=[*(str(one.value) for one in known if one.action == "target"), *facts.labels],
-        commands=[
+        "targets": [
+            *(str(one.value) for one in known if one.action == "target"), *state.facts.labels
+        ],
+        "commands": [
             (keys.key_text(pressed), one.meaning, one.name, pressed)
             for one in known
             if one.action not in WINDOW_ACTIONS
             for pressed in [[key for key in one.keys if key not in OF_BROWSER]]
         ],
-    )
+    }  # fmt: skip
     return msgspec.json.encode(offered).decode()
 
 
-def entry_fields(entry: Entry) -> dict[str, Any]:
-    """An entry of the figures as the page draws it."""
+def figure_fields(blocks: Iterable[Block]) -> list[list[dict[str, Any]]]:
+    """Blocks of figures as the page draws them."""
+    return [[_entry_fields(entry) for entry in block] for block in blocks]
+
+
+def _entry_fields(entry: Entry) -> dict[str, Any]:
     fields = {"kind": type(entry).__name__.lower(), **vars(entry)}
     if isinstance(entry, Bar | Headline):
         return fields | {"share": float(entry.share), "percent": percent(entry.share)}
@@ -319,38 +265,39 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
     return fields
 
 
-def join_message(fields: VisitorMap | ShownConcepts, picture: bytes = b"") -> bytes:
+def join_message(fields: VisitorMap | dict[str, Any], picture: bytes = b"") -> bytes:
     """JSON and a picture as one message: "j", the JSON's length in 4 bytes, JSON, picture."""
     text = msgspec.json.encode(fields)
     return b"j" + len(text).to_bytes(4, "little") + text + picture
 
 
-NO_CONCEPTS = join_message(ShownConcepts(shown=False))  # the message while no channels are shown
-
-
-def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:
-    """The channels for a page: JSON, and their maps side by side as one JPEG."""
+def concepts_message(
+    panel: ConceptPanel | None = None, gallery: Gallery | None = None, layers: Sequence[str] = ()
+) -> bytes:
+    """The channels for a page, if any are shown: JSON, and their maps side by side as JPEG."""
+    if panel is None:
+        return join_message({"type": "concepts", "shown": False})
     known = gallery.channels(panel.title) if gallery else {}
-    pictured = {channel for channel, one in known.items() if one.relevant}
     rows = () if panel.note else panel.rows
-    entries = [
-        {
-            "channel": one.channel, "name": one.name, "bar": round(min(abs(one.share), 1.0), 3),
-            "against": one.share < 0, "percent": one.figure, "examples": one.channel in pictured,
-            "followed": one.followed,
-        }
-        for one in rows
-    ]  # fmt: skip
-    with_pictures = gallery.layers if gallery else ()
-    fields = ShownConcepts(
-        shown=True,
-        layer=panel.title,
-        layers=layers,
-        without_pictures=[one for one in layers if with_pictures and one not in with_pictures],
-        with_pictures=panel.with_pictures,
-        why=panel.note or panel.warning,
-        rows=entries,
-    )
+    with_pictures = (gallery and gallery.layers) or layers
+    fields = {
+        "type": "concepts",
+        "shown": True,
+        "layer": panel.title,
+        "layers": layers,
+        "without_pictures": [one for one in layers if one not in with_pictures],
+        "with_pictures": panel.with_pictures,
+        "why": panel.note or panel.warning,
+        "rows": [
+            {
+                "channel": one.channel, "name": one.name, "percent": one.figure,
+                "bar": round(min(abs(one.share), 1.0), 3), "against": one.share < 0,
+                "examples": one.channel in known and bool(known[one.channel].relevant),
+                "followed": one.followed,
+            }
+            for one in rows
+        ],
+    }  # fmt: skip
     height, width, _ = panel.picture.shape
     size = max(1, round(MAP_ROWS * width / height)), MAP_ROWS
     region = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)

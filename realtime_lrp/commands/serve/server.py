@@ -72,8 +72,7 @@ class Guard:
         self._cookie = f"realtime_lrp_{port}_"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope)
-        if refusal:
+        if refusal := self._refusal(scope):
             status, text = refusal
             await PlainTextResponse(text, status)(scope, receive, send)
         else:
@@ -82,7 +81,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Why a request is refused; None: it is not, and its role is noted."""
-        headers = Headers(scope=scope)
+        asked = HTTPConnection(scope)
+        headers = asked.headers
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEAD:
             return TOO_LARGE
         if not self._is_own_host(hostname(headers.get("host", ""))):
@@ -91,7 +91,10 @@ class Guard:
             return WRONG_ORIGIN
         if scope["path"] == OPEN:
             return None
-        tokens = {self._tokens.role(token): token for token in self._given_tokens(scope)}
+        # other servers of this host set cookies, too
+        cookies = [value for name, value in asked.cookies.items() if name.startswith(self._cookie)]
+        given = [*asked.query_params.getlist("token"), *cookies]
+        tokens = {self._tokens.role(token): token for token in given}
         for role in Role:  # the highest one first
             if role in tokens:
                 scope["role"] = role
@@ -117,12 +120,6 @@ class Guard:
         address = origins[0].partition("://")[2].lower()
         own = address == headers["host"].lower() or hostname(address) in self._further
         return len(origins) == 1 and own
-
-    def _given_tokens(self, scope: Scope) -> list[str]:
-        """The tokens in address and cookies; other servers of this host set cookies, too."""
-        asked = HTTPConnection(scope)
-        cookies = [value for name, value in asked.cookies.items() if name.startswith(self._cookie)]
-        return [*asked.query_params.getlist("token"), *cookies]
 
     def _sender(self, scope: Scope, send: Send) -> Send:
         """Sends in time, or raises _GoneError; adds the cookie for what belongs to the page."""

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.serve.messages import VisitorMap, entry_fields, in_shares, join_message
+from realtime_lrp.commands.serve.messages import VisitorMap, figure_fields, in_shares, join_message
 from realtime_lrp.engine.boxes import BoxNumbers
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -142,13 +143,20 @@ class Visitors:
         self._decoder.close()
 
     def _next_frames(self) -> list[_Frame]:
-        """The decoded pictures of visitors who waited longest; the others get a reason."""
+        """The decoded pictures of those who have waited longest; the others get a reason."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn or self._ended, IDLE_S)
+            if len(self._turn) == 1:
+                self._changed.wait(GATHER_S)
+            batch = [(one, one.waiting) for one in self._turn[: self._batch] if one.waiting]
+            self._turn = self._turn[self._batch :]
+            for visitor, _ in batch:
+                visitor.waiting = None
         frames = []
-        for visitor, jpeg in self._next_batch():
+        for visitor, jpeg in batch:
             crashes = self._decoder.crashes
             picture = self._decoder.decode(jpeg.value)
-            if self._decoder.crashes > crashes:
-                visitor.harmful = True
+            visitor.harmful |= self._decoder.crashes > crashes
             if picture is None:
                 visitor.answer(_no_map(jpeg.number, "that picture cannot be decoded"))
             elif self._relevance.engine is None:
@@ -156,19 +164,6 @@ class Visitors:
             else:
                 frames.append((visitor, Item(picture, jpeg.number, jpeg.time)))
         return frames
-
-    def _next_batch(self) -> list[tuple[Visitor, Item[bytes]]]:
-        """The pictures of those who have waited longest."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn or self._ended, IDLE_S)
-            if len(self._turn) == 1:
-                self._changed.wait(GATHER_S)
-            chosen = self._turn[: self._batch]
-            self._turn = self._turn[self._batch :]
-            batch = [(visitor, visitor.waiting) for visitor in chosen if visitor.waiting]
-            for visitor in chosen:
-                visitor.waiting = None
-            return batch
 
     def _maps(self, frames: list[_Frame], state: ViewerState) -> list[ExplainedFrame | None]:
         """The maps of the pictures; None where they could not be computed."""
@@ -199,11 +194,11 @@ _Frame = tuple[Visitor, Item[np.ndarray]]
 def _answer_all(
     frames: list[_Frame], maps: list[ExplainedFrame | None], state: ViewerState
 ) -> None:
-    for (visitor, frame), one in zip(frames, maps, strict=True):
+    for (visitor, frame), explained in zip(frames, maps, strict=True):
         message = _no_map(frame.number, NO_MAP)
         try:
-            if one:
-                message = _map_message(visitor, one, state)
+            if explained:
+                message = _map_message(visitor, explained, state)
         except Exception as error:
             log.error("a visitor's map cannot be drawn: %s", first_line(error))
         visitor.answer(message)
@@ -212,30 +207,27 @@ def _answer_all(
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
     """The visitor's message: answers and legend as JSON, the map as PNG; see `join_message`."""
     drawn = visitor.paint(explained, state.look)
+    shares = partial(in_shares, picture=explained.picture)
     legend = None
     box = (0.0, 0.0, 1.0, 1.0)
     layer = b""
     outlines = [
         {
-            "box": in_shares(one.box, explained.picture),
+            "box": shares(one.box),
             "texts": (one.above, one.below),
             "colour": f"rgb{one.colour}",
-            "lines": [
-                [in_shares((*at, *at), explained.picture)[:2] for at in line] for line in one.lines
-            ],
+            "lines": [[shares((*at, *at))[:2] for at in line] for line in one.lines],
         }
         for one in (drawn.outlines if drawn else ())
     ]
     if drawn and state.look.style != "off":
         overlay = drawn.overlays[0]
-        box = in_shares(overlay.box, explained.picture)
+        box = shares(overlay.box)
         pixels = cv2.cvtColor(overlay.layer, cv2.COLOR_RGBA2BGRA)
         layer = cv2.imencode(".png", pixels, PNG)[1].tobytes()
         legend = legend_of(overlay, state.look, explained)
-    blocks = state.words.blocks(presented(explained, legend))
-    figures = [[entry_fields(one) for one in block] for block in blocks]
-    number = explained.frame.number
-    return join_message(VisitorMap(number, "", box, outlines, figures), layer)
+    blocks = figure_fields(state.words.blocks(presented(explained, legend)))
+    return join_message(VisitorMap(explained.frame.number, "", box, outlines, blocks), layer)
 
 
 def _no_map(number: int, reason: str) -> bytes:

@@ -4,33 +4,17 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from realtime_lrp.commands.serve.access import (
-    Role,
-    Tokens,
-    address_of,
-    print_address,
-    read_token,
-    tls_of,
-)
+from realtime_lrp.commands.serve.access import Role, Tokens, print_address, read_token, tls_of
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.exchange import Exchange
-from realtime_lrp.commands.serve.messages import (
-    NO_CONCEPTS,
-    QUALITY,
-    choices,
-    concepts_message,
-    event_of,
-    news,
-)
+from realtime_lrp.commands.serve.messages import QUALITY, choices, concepts_message, event_of, news
 from realtime_lrp.commands.serve.server import Guard, Server, listen
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.config.schema import Serve
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.viewer.events import Event, NoticeGiven
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.companions import Snapshot
@@ -73,12 +57,12 @@ class WebPage:
         )
         app = App(
             self._exchange, tokens, fingerprint, view.figures, snapshot, self._visitors,
-            self._gallery, view.state.words,
+            lambda: getattr(self._relevance.engine, "gallery", None), view.state.words,
         )  # fmt: skip
         port = listening.getsockname()[1]
         self._server = Server(Guard(app.routes(), tokens, serve.names, port), listening, tls)
-        self._address = address_of(serve, port, tokens[Role.CONTROL])  # "" once it is printed
-        self._host = serve.host
+        self._print_address = partial(print_address, serve, port, tokens[Role.CONTROL])
+        self._is_printed = False
         self._concepts: ConceptPanel | None = None
         self._artist = SplitArtist()
         self._boxes: tuple[Box, ...] = ()  # if the pictures lie elsewhere in the window
@@ -104,9 +88,6 @@ class WebPage:
         scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)
         return max(1, round(scale * rows)), max(1, round(scale * columns))
 
-    def _gallery(self) -> Gallery | None:
-        return self._relevance.engine.gallery if self._relevance.engine else None
-
     def events(self) -> list[Event]:
         """Pages' events; UnavailableError if the server has ended and nothing else shows it."""
         self._exchange.turned = time.monotonic()
@@ -114,7 +95,14 @@ class WebPage:
         if messages:
             self._news_due = 0.0
         found = (event_of(message, self._relevance, self._boxes) for message in messages)
-        return [*self._end_of_server(), *filter(None, found)]
+        events = list(filter(None, found))
+        if not (self._server.alive or self._ended):
+            if not self._view.figures_in_picture:
+                raise UnavailableError("The web server has ended. Start it again; see -vv for why.")
+            self._ended = True
+            log.error(ENDED)
+            events.append(NoticeGiven(ENDED))
+        return events
 
     def wants_picture(self) -> bool:
         """Whether somebody waits for a picture, or the news are due."""
@@ -125,14 +113,21 @@ class WebPage:
         """Encodes what was drawn if somebody waits, renews the news, prints the address once."""
         view = self._view
         exchange = self._exchange
-        if view.frame and self._address:
-            print_address(self._address, self._host)
-            self._address = ""
+        if view.frame and not self._is_printed:
+            self._print_address()
+            self._is_printed = True
         self._is_new |= drawn
         exchange.run_jobs()
         self._publish_news(time.monotonic())
         wanted = exchange.picture_wanted and (self._is_new or exchange.picture is None)
-        if wanted and view.frame and (canvas := self._canvas()) is not None:
+        if not wanted or view.frame is None:
+            return
+        canvas = view.canvas
+        if view.figures_in_picture and view.split:  # the page draws the figures itself
+            scene = view.split.pictures_alone(WebPage.canvas_size(view))
+            self._boxes = scene.pictures
+            canvas = self._artist.draw(scene)
+        if canvas is not None:
             exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
             self._is_new = False
 
@@ -152,28 +147,9 @@ class WebPage:
         engine = self._relevance.engine
         panel = view.concepts
         if panel is None or engine is None:
-            exchange.say("concepts", NO_CONCEPTS)
+            exchange.say("concepts", concepts_message())
             self._concepts = None
         elif panel is not self._concepts and exchange.view_watched:
             layers = engine.concepts.layers
             exchange.say("concepts", concepts_message(panel, engine.gallery, layers))
             self._concepts = panel
-
-    def _end_of_server(self) -> list[Event]:
-        """A notice, once, when the server has ended."""
-        if self._server.alive or self._ended:
-            return []
-        if not self._view.figures_in_picture:
-            raise UnavailableError("The web server has ended. Start it again; see -vv for why.")
-        self._ended = True
-        log.error(ENDED)
-        return [NoticeGiven(ENDED)]
-
-    def _canvas(self) -> np.ndarray | None:
-        """The picture for the page, which draws the figures itself."""
-        view = self._view
-        if not view.figures_in_picture or view.split is None:
-            return view.canvas
-        scene = view.split.pictures_alone(WebPage.canvas_size(view))
-        self._boxes = scene.pictures
-        return self._artist.draw(scene)

@@ -742,7 +742,7 @@ def test_the_bare_view_fills_the_screen_for_obs(visit, address):
 
 
 FOLLOWED = """async ([then, steps]) => {
-  const { follow } = await import("./following.js");
+  const { follow } = await import("./device.js");
   const part = { box: [30 / 96, 25 / 72, 50 / 96, 45 / 72], shift: [0, 0] };
   return steps.map((now) => [follow(part, then, now), 96 * part.shift[0], 72 * part.shift[1]]);
 }"""

@@ -1,10 +1,8 @@
 // The page of an exported explanation: shows a camera or a picture with its map, and the answers. The
 // worker computes; nothing is sent anywhere.
-import { openVideo, whyNoCamera } from "./device.js";
+import { drawOn, timestamp } from "./canvas.js";
+import { follow, greyOf, openVideo, whyNoCamera } from "./device.js";
 import { made, showBlocks } from "./figures.js";
-import { follow, greyOf } from "./following.js";
-import { drawOn } from "./painting.js";
-import { timestamp } from "./recording.js";
 
 const KEPT = 0.7; // share of the previous scores that stays with each new picture of a camera
 const TOP = 5; // classes with a row: the best ones, and the chosen one

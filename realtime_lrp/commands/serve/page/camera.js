@@ -1,8 +1,7 @@
 // This device's own camera: its pictures go up, small and one at a time; the map that comes back is
 // laid over the local video, which stays smooth at any speed of the network.
-import { openVideo } from "./device.js";
-import { follow, greyOf } from "./following.js";
-import { drawOn } from "./painting.js";
+import { drawOn } from "./canvas.js";
+import { follow, greyOf, openVideo } from "./device.js";
 
 const LONGER_SIDE = 320;
 const QUALITY = 0.8;

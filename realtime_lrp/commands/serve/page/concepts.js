@@ -1,7 +1,7 @@
 // Channels of a layer: for each its share, where it looked in the picture, and the pictures of the
 // gallery, which are fetched once.
+import { drawOn } from "./canvas.js";
 import { made } from "./figures.js";
-import { drawOn } from "./painting.js";
 
 const MOST_KEPT = 200; // channels whose row is kept, with its pictures
 const TILE = 100 / 96; // width of one with the gap behind it, as a part of its height

@@ -3,7 +3,7 @@
 // The server sends the next picture when the last one is on the screen. A page that is hidden
 // draws nothing, confirms nothing and so gets nothing.
 
-import { drawOn } from "./painting.js";
+import { drawOn } from "./canvas.js";
 
 const RETRY_MS = [500, 1000, 2000, 4000];
 const VIEW = "v".charCodeAt(0);

@@ -1,14 +1,13 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
 import { openCamera } from "./camera.js";
+import { canRecord, paintOn, record, timestamp } from "./canvas.js";
 import { choose, commandOf, findIn, hasCommands, takeCommands } from "./commands.js";
 import { conceptRows } from "./concepts.js";
 import { whyNoCamera } from "./device.js";
 import { made, showBlocks } from "./figures.js";
 import { lessonButtons } from "./lesson.js";
 import { connect } from "./link.js";
-import { paintOn } from "./painting.js";
-import { canRecord, record, timestamp } from "./recording.js";
 
 const at = (id) => document.getElementById(id);
 const canvas = at("view");
@@ -17,7 +16,6 @@ const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
 const LEAST_SHAPE = 2 / 3; // width by height of upright pictures, of which less is cut off
-const CHOSEN = ["method", "composite", "target"];
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
 
@@ -81,10 +79,9 @@ function onChoices(choices) {
 
 /** The control of a drawing setting: a list of its values, or a number from 0 to 1. */
 function lookControl([name, label, values]) {
-  const control = values.length ? made("select", { id: name })
-    : made("input", { id: name, type: "range", min: 0, max: 1, step: 0.05 });
+  const control = values.length ? made("select", { id: name, name })
+    : made("input", { id: name, name, type: "range", min: 0, max: 1, step: 0.05 });
   if (values.length) fillSelect(control, values);
-  control.addEventListener("input", () => pick(name, values.length ? control.value : Number(control.value)));
   return made("label", {}, [`${label} `, control]);
 }
 
@@ -101,13 +98,11 @@ function fillSelect(select, names, textOf = (name) => name) {
 
 function onNews(news) {
   latest = news;
-  for (const id of CHOSEN) {
-    if (document.activeElement !== at(id)) at(id).value = news[id];
-  }
-  for (const [name, value] of Object.entries(news.look)) {
+  const { method, composite, target } = news;
+  for (const [name, value] of Object.entries({ ...news.look, method, composite, target })) {
     if (at(name) && document.activeElement !== at(name)) at(name).value = value;
   }
-  at("composite").disabled = news.method !== "lrp";
+  at("composite").disabled = method !== "lrp";
   for (const button of document.querySelectorAll("[data-state]")) {
     button.setAttribute("aria-pressed", String(news[button.dataset.state]));
   }
@@ -115,9 +110,9 @@ function onNews(news) {
   ({ timeline } = news);
   canvas.classList.toggle("framing", news.framing);
   showOutline();
-  if (!camera) shapeFor(news.region);
   document.documentElement.dataset.text = news.text_size;
   if (!camera) {
+    shapeFor(news.region);
     showBlocks(at("answers"), [...news.right, ...news.left], usable() && ((name) => pick("line", name)));
     at("figures").dataset.maps = news.maps;
   }
@@ -307,15 +302,14 @@ function onMap(fields, png) {
 
 // Controls
 
-for (const id of CHOSEN) {
-  at(id).addEventListener("change", () => {
-    const value = at(id).value.trim();
-    if (value !== "") pick(id, value);
-    if (id === "target") at(id).blur();
-  });
-}
-at("concept-layer").addEventListener("change", () => pick("layer", at("concept-layer").value));
-at("target").addEventListener("focus", () => at("target").select());
+at("controls").addEventListener("input", ({ target }) => {
+  if (target.name) pick(target.name, target.type === "range" ? Number(target.value) : target.value);
+});
+at("target").addEventListener("change", ({ target }) => {
+  if (target.value.trim()) pick("target", target.value.trim());
+  target.blur();
+});
+at("target").addEventListener("focus", ({ target }) => target.select());
 for (const button of document.querySelectorAll("[data-do]")) {
   button.addEventListener("click", () => choose(button.dataset.do, send));
 }
@@ -324,9 +318,8 @@ at("snapshot").addEventListener("click", () => {
   else download("snapshot.png");
 });
 at("data").addEventListener("click", () => download("snapshot.npz"));
-at("paint").addEventListener("click", () => {
-  const painting = canvas.classList.toggle("painting");
-  at("paint").setAttribute("aria-pressed", String(painting));
+at("paint").addEventListener("click", ({ target }) => {
+  target.setAttribute("aria-pressed", String(canvas.classList.toggle("painting")));
 });
 at("show-code").addEventListener("click", () => {
   at("code-picture").src = `qr.svg?address=${encodeURIComponent(at("watch").href)}`;

@@ -1,8 +1,10 @@
-// Drawing on canvases; painting patches on the picture, with mouse or finger.
+// Canvases: drawing on them, painting patches on the picture with mouse or finger, recording a film.
 
 const STROKE_MS = 15; // at least between two strokes: the server limits messages
 const POINT_MS = 60; // at least between two places that the pointer is over
 const DRAG = 4; // pixels that the pointer moves at least to paint; less is a click
+const TYPES = ["video/mp4;codecs=avc1", "video/webm;codecs=vp9", "video/webm"]; // of a film
+const FPS = 30;
 
 /** Draws a picture, or as much of it from `x` on, on a canvas that gets this size. */
 export function drawOn(canvas, picture, width, height, x = 0) {
@@ -93,19 +95,14 @@ export function paintOn(canvas, allowed, outline, radius, send, framing, points)
     outline.hidden = rests || !allowed() || (!radius() && !corner);
     if (outline.hidden) return;
     const { left, top } = canvas.getBoundingClientRect();
-    if (corner) {
-      const [x, y] = [[corner.clientX, pointer.clientX], [corner.clientY, pointer.clientY]].map(
-        (ends) => ends.sort((one, other) => one - other));
-      outline.style.width = `${x[1] - x[0]}px`;
-      outline.style.height = `${y[1] - y[0]}px`;
-      outline.style.left = `${x[0] - left + canvas.offsetLeft}px`;
-      outline.style.top = `${y[0] - top + canvas.offsetTop}px`;
-      return;
-    }
-    const side = 2 * radius() * Math.min(canvas.width, canvas.height) * drawnScale();
-    outline.style.width = outline.style.height = `${side}px`;
-    outline.style.left = `${pointer.clientX - left + canvas.offsetLeft - side / 2}px`;
-    outline.style.top = `${pointer.clientY - top + canvas.offsetTop - side / 2}px`;
+    const around = radius() * Math.min(canvas.width, canvas.height) * drawnScale();
+    const [x, y] = ["clientX", "clientY"].map((axis) => (corner
+      ? [corner[axis], pointer[axis]].sort((one, other) => one - other)
+      : [pointer[axis] - around, pointer[axis] + around]));
+    outline.style.width = `${x[1] - x[0]}px`;
+    outline.style.height = `${y[1] - y[0]}px`;
+    outline.style.left = `${x[0] - left + canvas.offsetLeft}px`;
+    outline.style.top = `${y[0] - top + canvas.offsetTop}px`;
   }
 
   /** How large a pixel of the canvas is on the page. */
@@ -127,4 +124,30 @@ export function paintOn(canvas, allowed, outline, radius, send, framing, points)
   }
 
   return showOutline;
+}
+
+/** Whether this browser can record. */
+export const canRecord = Boolean(window.MediaRecorder && HTMLCanvasElement.prototype.captureStream);
+
+/** The time as names of files have it. */
+export function timestamp() {
+  return new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
+}
+
+/** Records a canvas until the returned function is called; `done` gets the film, which the server never
+ * stores, and a name for it. */
+export function record(canvas, done) {
+  const mimeType = TYPES.find((type) => MediaRecorder.isTypeSupported(type));
+  const recorder = new MediaRecorder(canvas.captureStream(FPS), { mimeType });
+  const parts = [];
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  recorder.onstop = () => {
+    const type = recorder.mimeType.split(";")[0];
+    done(new Blob(parts, { type }), `realtime_lrp-${timestamp()}.${type.split("/")[1]}`);
+  };
+  recorder.start(1000);
+  return () => {
+    recorder.stop();
+    return null;
+  };
 }

@@ -284,7 +284,7 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     number = pair.frame.number
 
     def thirteen_more():
-        turns.kiosk.network._waiting_since = None  # the turns' time may be ahead of the clip's
+        turns.kiosk.network.waiting_since = None  # the turns' time may be ahead of the clip's
         return turns.turn(0.2) and turns.kiosk.network.frames.count > number + 13
 
     until(thirteen_more)

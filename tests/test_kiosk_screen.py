@@ -9,7 +9,7 @@ import pytest
 from viewer import LOOK
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.games import pages_of
+from realtime_lrp.commands.kiosk.games import PAGES
 from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page
 from realtime_lrp.commands.kiosk.settings import captions_of, wrong_settings
@@ -34,7 +34,8 @@ class Pages:
 
     def __init__(self, drawing=True, signed=False):
         chosen = config.load(sets=(f"model.name={'shapes' if drawing else 'vgg16'}",)).config
-        self._idle, self._answer, self._attract = pages_of(chosen)
+        pages = [page(chosen) for page in PAGES if not page.setting]
+        self._idle, self._answer, self._attract = pages
         self._engine = SimpleNamespace(explainer=SimpleNamespace(signed=signed))
 
     def drawn(self, page, language, state, now, **more):

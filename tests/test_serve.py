@@ -489,7 +489,7 @@ def test_every_field_that_the_page_reads_is_sent():
     channels = messages.concepts_message(panel)[5:]
     map_ = messages.join_message(messages.VisitorMap(3, "busy"))[5:]
     for name, sent in {
-        "role": messages.Rights.__struct_fields__, "choices": json.loads(choices(view.state)),
+        "role": ("control", "watch", "fingerprint"), "choices": json.loads(choices(view.state)),
         "news": news, "latest": news, "fields": {**json.loads(channels), **json.loads(map_)},
     }.items():  # fmt: skip
         read = set(re.findall(rf"(?<![.\w]){name}\??\.([a-z_]\w*)\b(?!\()", scripts))

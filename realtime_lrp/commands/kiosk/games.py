@@ -18,8 +18,7 @@ from realtime_lrp.commands.kiosk.pages import (
     known,
 )
 from realtime_lrp.commands.kiosk.settings import label, with_seconds
-from realtime_lrp.commands.kiosk.states import NOTHING, ScreenState, SeenThing
-from realtime_lrp.config import Config
+from realtime_lrp.commands.kiosk.states import NOTHING, ScreenState
 from realtime_lrp.errors import UsageError, first_line
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -139,7 +138,7 @@ class TeachPage(Game):
         keys = [f"thing {key}" for key, *_ in things]
         counts = [f"{name}  {count or ''}".strip() for _, name, count in things]
         below: list[Element] = [TextBlock(texts["empty" if self._key == EMPTY else "how"], 0.9)]
-        if answer and self._names(answer):
+        if answer and answer.name in THINGS:
             below = [
                 TextBlock(f"{captions['answer']} {answer.name}", 1.3, ACCENT, one_line=True),
                 Bar("", round(answer.share, 2), colour=ACCENT),
@@ -153,10 +152,7 @@ class TeachPage(Game):
         ]  # fmt: skip
 
     def shows_map(self, moment: Moment) -> bool:
-        return super().shows_map(moment) and self._names(moment.answer)
-
-    def _names(self, answer: SeenThing | None) -> bool:
-        return answer is not None and answer.name in THINGS
+        return super().shows_map(moment) and moment.seen in THINGS
 
 
 class GamePage(Game):
@@ -189,10 +185,10 @@ class GamePage(Game):
         recent = [one for one in self._last if moment.now - one.now <= JUDGED_S]
         self._last = [*recent, moment]
         if self._left(moment) <= 0:
-            times = Counter(map(_seen, self._last))
+            times = Counter(one.seen for one in self._last)
             often = times.most_common(1)[0][0]
             name = self._asked if 2 * times[self._asked] >= len(self._last) else often
-            self._decided = next(one for one in reversed(self._last) if _seen(one) == name)
+            self._decided = next(one for one in reversed(self._last) if one.seen == name)
 
     def kept(self) -> ExplainedFrame | None:
         decided = self._decided
@@ -207,7 +203,7 @@ class GamePage(Game):
     def elements(self, moment: Moment) -> list[Element]:
         captions = moment.captions
         texts = moment.captions["game"]
-        seen = _seen(self._decided or moment)
+        seen = (self._decided or moment).seen
         left = self._left(moment)
         named = label(captions, seen) if seen else captions["nothing"]
         if self._decided is None:
@@ -231,19 +227,7 @@ class GamePage(Game):
         return DRAW_S - (moment.now - (self.opened or 0.0))
 
 
-def _seen(moment: Moment) -> str:
-    """The class that the network saw; "" for none."""
-    return moment.answer.name if moment.answer else ""
-
-
 PAGES: tuple[type[ExhibitPage], ...] = (
     IdlePage, TeachPage, GamePage, AnswerPage, AttractPage,
 )  # fmt: skip
 """All pages; the first one that is due is shown."""
-
-
-def pages_of(config: Config) -> list[ExhibitPage]:
-    """The pages that a configuration asks for."""
-    return [
-        page(config) for page in PAGES if not page.setting or getattr(config.kiosk, page.setting)
-    ]

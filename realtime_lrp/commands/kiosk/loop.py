@@ -9,7 +9,7 @@ from datetime import datetime
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.games import pages_of
+from realtime_lrp.commands.kiosk.games import PAGES
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, with_captions
 from realtime_lrp.commands.kiosk.parts import (
@@ -57,7 +57,6 @@ log = logging.getLogger(__name__)
 class Exhibit:
     """The exhibit, on the main thread: `state`, name of the `card` ("" for none), and `page` shown.
 
-    `screen` is what was drawn last.
     `open_camera` and the clocks, monotonic seconds and local time, can be replaced.
     """
 
@@ -96,7 +95,8 @@ class Exhibit:
         self._look = Look.of(config.overlay)
         self._artist = ScreenArtist(self._look)
         self._paint = MapPainter()
-        self._pages = pages_of(config)
+        wanted = [page for page in PAGES if not page.setting or getattr(kiosk, page.setting)]
+        self._pages = [page(config) for page in wanted]
         self.page = self._pages[-1]
         self.screen = Screen()
         self.state = self._machine.state
@@ -122,12 +122,7 @@ class Exhibit:
         return self._lock.opened
 
     def step(self) -> bool:
-        """One turn; returns whether the screen was drawn.
-
-        Raises:
-          Error: the network never loaded, and only another configuration can mend that.
-          TemporaryError: a part is broken.
-        """
+        """One turn; returns whether the screen was drawn. Raises as `RelevancePart.watch`."""
         now = self._clock()
         size = canvas_size(self._window.size)
         events = self._lock.handle(self._window.events(), self._window.held, size, now)
@@ -203,7 +198,13 @@ class Exhibit:
         self.card = card if self.state == ScreenState.CARD else ""
         if self.described != before:
             log.info("%s -> %s", before, self.described)
-            self._enter_state(now)
+            if self.state == ScreenState.ACTIVE:
+                self._visitor.visitor_came(now)
+            elif self.state in (ScreenState.ATTRACT, ScreenState.CLOSED):
+                self._visitor.visitor_left(now)
+                machine.return_freed_memory()
+            if self._is_closed:
+                self._presence.forget()
         visited = self.state in (ScreenState.ACTIVE, ScreenState.IDLE)
         stays = self.card in OVER_CAMERA and self._shown_source == "camera"
         source = "" if self._is_closed else "camera" if visited or stays else "clip"
@@ -212,7 +213,7 @@ class Exhibit:
             self._shown = None
             self._maps_after = self.network.frames.count
             self._answer.reset()
-            self.network.pause()
+            self.network.waiting_since = None  # a missing map is no fault
 
     def _is_visitor_there(self, now: float, card: str) -> bool:
         if self._presence.present and card not in BLIND:
@@ -223,16 +224,6 @@ class Exhibit:
         answer = self._answer.answer
         symbol_seen = answer is not None and answer.sure and self._shown_source == "camera"
         return symbol_seen and now - self._moved_at < SYMBOL_S
-
-    def _enter_state(self, now: float) -> None:
-        if self._is_closed:
-            self._presence.forget()
-            self._visitor.visitor_left(now)
-        elif self.state == ScreenState.ATTRACT:
-            self._visitor.visitor_left(now)
-            machine.return_freed_memory()
-        elif self.state == ScreenState.ACTIVE:
-            self._visitor.visitor_came(now)
 
     def _is_drawing_due(self, now: float) -> bool:
         """Whether the screen has to be drawn even if no picture is new."""
@@ -264,7 +255,11 @@ class Exhibit:
         self.page = next(page for page in self._pages if page.due(moment))
         self._ask_network()
         self._show(moment)
-        self._count_ages(explained)
+        if self._shown_source == "camera" and self._shown and self.state != ScreenState.CARD:
+            shown_at = time.monotonic()
+            self._stats.frame_age_ms.append(1000 * (shown_at - self._shown.time))
+            if explained:
+                self._stats.map_age_ms.append(1000 * (shown_at - explained.frame.time))
         self._window.tend()
         self._drawn_at = now
         self._stats.frames_shown += 1
@@ -355,11 +350,3 @@ class Exhibit:
             card = captions["cards"][self._fault.card]
             return card["title"], with_seconds(card["text"], self._fault.remaining_s)
         return None
-
-    def _count_ages(self, explained: ExplainedFrame | None) -> None:
-        """Notes how old the picture and the map on the screen are."""
-        if self._shown_source == "camera" and self._shown and self.state != ScreenState.CARD:
-            now = time.monotonic()
-            self._stats.frame_age_ms.append(1000 * (now - self._shown.time))
-            if explained:
-                self._stats.map_age_ms.append(1000 * (now - explained.frame.time))

@@ -48,6 +48,11 @@ class Moment:
     touched: str = ""  # the button that is held, or was touched since the last drawing
 
     @property
+    def seen(self) -> str:
+        """The name of the answer; "" for none."""
+        return self.answer.name if self.answer else ""
+
+    @property
     def colours(self) -> str:
         """The key of the sentence on what the colours of the map mean."""
         signed = self.explained is not None and self.explained.result.maps[0].signed

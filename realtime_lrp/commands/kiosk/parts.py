@@ -116,20 +116,14 @@ PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
 
 
 class RelevancePart:
-    """The relevance thread, started again while its weights cannot be downloaded.
-
-    Attributes:
-      thread: the present one.
-      frames: the pictures that it explains.
-      engine: what made the newest map; None before the first one.
-    """
+    """The relevance `thread`, started again while its weights cannot be downloaded."""
 
     def __init__(self, config: Config, stats: Stats, now: float):
-        self.engine: Engine | None = None
+        self.engine: Engine | None = None  # of the newest map; None before the first one
         # What is wrong with a gallery, which is not shown, must not keep the network from loading.
         self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats = stats
-        self.frames: Slot[np.ndarray] = Slot()
+        self.frames: Slot[np.ndarray] = Slot()  # what is explained
         self._start(now)
 
     def _start(self, now: float) -> None:
@@ -141,17 +135,13 @@ class RelevancePart:
         self.thread.start()
         self._watched_at = now
         self._restart_at: float | None = None
-        self._waiting_since: float | None = None  # when a picture without a map yet was submitted
+        self.waiting_since: float | None = None  # for the map of a submitted picture
         self._maps = 0
 
     def submit(self, picture: np.ndarray, captured: float, now: float) -> None:
         self.frames.put(picture, captured)
-        if self._waiting_since is None:
-            self._waiting_since = now
-
-    def pause(self) -> None:
-        """Says that no picture will be submitted for a while: a missing map is no fault."""
-        self._waiting_since = None
+        if self.waiting_since is None:
+            self.waiting_since = now
 
     def ask(self, target: str, at: tuple[float, float] | None = None) -> None:
         """Asks for maps of a target, of a segmentation at a place, as configured without one."""
@@ -184,19 +174,19 @@ class RelevancePart:
         if self._restart_at is not None and now >= self._restart_at:
             self._start(now)
         thread = self.thread
-        if now - self._watched_at > ASLEEP_S and self._waiting_since is not None:
-            self._waiting_since = now  # the process itself was stopped
+        if now - self._watched_at > ASLEEP_S and self.waiting_since is not None:
+            self.waiting_since = now  # the process itself was stopped
         self._watched_at = now
         if thread.maps.count != self._maps:
             self._maps = thread.maps.count
-            self._waiting_since = None
+            self.waiting_since = None
             self._note_engine(thread.engine)
         if self._restart_at is None and not thread.alive:
             self._restart_at = now + OFFLINE_S
             self._log_missing_weights()
         if self._restart_at is not None:
             return Fault("network", self._restart_at - now)
-        waited_s = 0.0 if self._waiting_since is None else now - self._waiting_since
+        waited_s = 0.0 if self.waiting_since is None else now - self.waiting_since
         # a network that always needs long has longer
         last_s = self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
         longest_s, why = max(HUNG_S, HUNG_FACTOR * last_s), "it hangs"

@@ -1,11 +1,7 @@
 """The exhibit's captions and settings: checked at the start, and kept if they worked.
 
 The captions are one YAML file for each language. assets/captions/en.yaml is their schema: other
-languages have its keys, its lists and, in the same texts, its placeholders, such as {seconds}. All
-values are read as text ("no" is a word, not false); spaces and line ends become one space.
-
-A configuration that worked is saved with its captions. If a later version of the file is wrong,
-what was saved is used and the error reported, so that the exhibit starts after a typing error.
+languages have its keys, its lists and, in the same texts, its placeholders, such as {seconds}.
 This imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
 """
 

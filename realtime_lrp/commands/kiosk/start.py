@@ -1,7 +1,5 @@
 """Starts the exhibit, runs it until staff leave or a signal comes, and reports its state.
 
-systemd names a socket in the environment and receives datagrams on it; without that variable
-nothing is sent. Its unit is a template, `assets/realtime-lrp.service.in`; change it there.
 docs/kiosk.md lists the keys of the health file, which says nothing about visitors.
 """
 

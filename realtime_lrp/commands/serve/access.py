@@ -1,11 +1,9 @@
-"""How the page is reached: its addresses, who may do what there, and HTTPS.
+"""How the page is reached: its addresses, tokens to control or to watch, and HTTPS.
 
-One token lets control the view, another one, made from it, lets watch. Token and certificate are
-kept for this user, so that phones come back after a restart.
+Token and certificate are kept for this user, so that phones come back after a restart.
 """
 
 import datetime
-import functools
 import hashlib
 import hmac
 import io
@@ -37,8 +35,6 @@ from realtime_lrp.system.program import print_lines
 
 log = logging.getLogger(__name__)
 
-MOST_IN_CODE = 500  # characters of an address in a QR code
-
 
 def print_address(serve: Serve, port: int, token: str) -> None:
     """Prints the address to open; at a terminal also its QR code, if phones can reach it."""
@@ -57,11 +53,8 @@ def qr_lines(address: str) -> list[str]:
     return out.getvalue().splitlines()
 
 
-@functools.lru_cache(maxsize=8)
 def qr_code(address: str) -> bytes:
-    """An address as SVG, black on white; ValueError if it is empty or too long."""
-    if not 0 < len(address) <= MOST_IN_CODE:
-        raise ValueError(f"Expected an address of 1 to {MOST_IN_CODE} characters.")
+    """An address as SVG, black on white; ValueError if it is too long."""
     out = io.BytesIO()
     code = segno.make(address, error="m")
     code.save(out, kind="svg", scale=8, border=4, dark="#000", light="#fff", xmldecl=False)

@@ -26,10 +26,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from realtime_lrp.commands.serve import messages
 from realtime_lrp.commands.serve.access import Role, Tokens, qr_code
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
-from realtime_lrp.commands.serve.messages import Shown, examples, read_message, view_message
+from realtime_lrp.commands.serve.messages import Shown, examples, read_message
 from realtime_lrp.commands.serve.server import OPEN
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
@@ -182,14 +181,15 @@ class App:
 
     async def _send(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Sends what the viewer needs to know once, then news and pictures."""
-        own = messages.Rights(control=False)
-        if role is Role.CONTROL:
-            own = messages.Rights(True, self.tokens[Role.WATCH], self.fingerprint)
-        await socket.send_text(msgspec.json.encode(own).decode())
+        control = role is Role.CONTROL
+        shared = (self.tokens[Role.WATCH], self.fingerprint) if control else ("", "")
+        rights = {"type": "role", "control": control, "watch": shared[0], "fingerprint": shared[1]}
+        await socket.send_text(msgspec.json.encode(rights).decode())
         while True:
             waiting, picture = await viewer.next(self.exchange)
             if picture:
-                waiting.append(view_message(picture.value, viewer.latency_ms))
+                tenths = min(round(10 * viewer.latency_ms), 2**32 - 1)  # of a millisecond
+                waiting.append(b"v" + tenths.to_bytes(4, "little") + picture.value)
             for message in waiting:
                 send: Any = socket.send_text if isinstance(message, str) else socket.send_bytes
                 await send(message)

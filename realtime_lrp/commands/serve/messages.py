@@ -1,9 +1,7 @@
 """Messages between a page and the server.
 
-A page sends what it wants; each message is an event of the viewer. Messages are checked by their
-types alone before anything looks at them; wrong ones end the connection. A page gets pictures, and
-as JSON settings, figures, notices and channels. Figures are the same rows, bars and legends as in
-the window; the page draws them as text. No request names a file.
+Each message of a page is an event of the viewer, and is checked by its type before anything looks
+at it. A page gets pictures, and as JSON settings, figures (those of the window), notices, channels.
 """
 
 from __future__ import annotations
@@ -152,20 +150,6 @@ EXAMPLES, EXAMPLE_SIDE = 6, 96  # pictures of a channel, at most; their rows and
 GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C  # columns between pictures, and their grey
 QUALITY = 80  # JPEG quality, 1 to 100
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
-VIEW = b"v"  # first byte of a picture of the view; `join_message` begins with others
-
-
-def view_message(jpeg: bytes, latency_ms: float) -> bytes:
-    """A picture of the view, with a latency in tenths of a millisecond, in 4 bytes."""
-    return VIEW + min(round(10 * latency_ms), 2**32 - 1).to_bytes(4, "little") + jpeg
-
-
-class Rights(msgspec.Struct, tag="role", frozen=True):
-    """A page's rights; a controlling page gets the token for watching."""
-
-    control: bool
-    watch: str = ""
-    fingerprint: str = ""
 
 
 class VisitorMap(msgspec.Struct, tag="map", frozen=True):

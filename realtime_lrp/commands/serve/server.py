@@ -1,11 +1,8 @@
-"""The web server: uvicorn in a thread of its own, behind a guard.
+"""The web server: uvicorn in a thread of its own, behind a guard, with limits that uvicorn lacks.
 
 A page of another site must not reach this one through a visitor's browser: `Host` has to be a
 number or a name of this machine (against DNS rebinding), `Origin` has to be the page's own, and
-each request needs a token.
-
-Beside uvicorn's limits there are three: each request has some seconds, connections that have shown
-no token are few, and the frames of a WebSocket are counted. A public page stands behind a proxy.
+each request needs a token. A public page stands behind a proxy.
 """
 
 import asyncio
@@ -42,13 +39,12 @@ OPEN = "/healthz"  # the one path that needs no token
 MOST_HEAD = 16 * 1024  # bytes of a request's head
 SENDING_S = 30.0  # who takes nothing for this long is gone
 
-TOO_LARGE = 431, "431: the request's head is too large.\n"
-WRONG_HOST = 403, "403: this server does not answer under that name. Add it to serve.names.\n"
-WRONG_ORIGIN = 403, "403: only the server's own page may ask for this.\n"
+TOO_LARGE = "431: the request's head is too large.\n"
+WRONG_HOST = "403: this server does not answer under that name. Add it to serve.names.\n"
+WRONG_ORIGIN = "403: only the server's own page may ask for this.\n"
 NO_TOKEN = (
-    401,
     "401: the token is missing or out of date. Open the address that realtime-lrp serve printed, "
-    "with all that follows the question mark.\n",
+    "with all that follows the question mark.\n"
 )
 
 
@@ -73,24 +69,29 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if refusal := self._refusal(scope):
-            status, text = refusal
-            await PlainTextResponse(text, status)(scope, receive, send)
+            await PlainTextResponse(refusal, int(refusal[:3]))(scope, receive, send)
         else:
             with suppress(_GoneError):
                 await self._app(scope, receive, self._sender(scope, send))
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Why a request is refused; None: it is not, and its role is noted."""
+    def _refusal(self, scope: Scope) -> str:
+        """Why a request is refused; "": it is not, and its role is noted."""
         asked = HTTPConnection(scope)
         headers = asked.headers
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEAD:
             return TOO_LARGE
-        if not self._is_own_host(hostname(headers.get("host", ""))):
+        host = hostname(headers.get("host", ""))
+        try:
+            # a number or a name of this machine, not any name that leads here
+            own = host in self._names | self._further or bool(ipaddress.ip_address(host))
+        except ValueError:
+            own = False
+        if not own:
             return WRONG_HOST
         if not self._is_own_origin(headers):
             return WRONG_ORIGIN
         if scope["path"] == OPEN:
-            return None
+            return ""
         # other servers of this host set cookies, too
         cookies = [value for name, value in asked.cookies.items() if name.startswith(self._cookie)]
         given = [*asked.query_params.getlist("token"), *cookies]
@@ -99,18 +100,8 @@ class Guard:
             if role in tokens:
                 scope["role"] = role
                 scope["token"] = tokens[role]
-                return None
+                return ""
         return NO_TOKEN
-
-    def _is_own_host(self, host: str) -> bool:
-        """Whether a host is a number or a name of this machine, not any name that leads here."""
-        if host in self._names or host in self._further:
-            return True
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return True
 
     def _is_own_origin(self, headers: Headers) -> bool:
         """Whether the page that asks is ours. Programs other than browsers send no origin."""
@@ -229,13 +220,11 @@ class Server:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner() as runner:
+                runner.get_loop().set_exception_handler(self._note_error)
+                runner.run(self._server.serve([self._socket]))
         except (Exception, SystemExit) as error:
             log.error("the web server failed: %s", error)
-
-    async def _serve(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._note_error)
-        await self._server.serve([self._socket])
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Logs the first error of a connection, without a traceback."""
@@ -260,14 +249,14 @@ class _Http(H11Protocol):
         self.loop.call_later(0 if crowded else PROMPT_S, self._make_room)
 
     def _make_room(self) -> None:
-        strangers = [one for one in self.connections if isinstance(one, _Http) and one.is_stranger]
+        strangers = [
+            one
+            for one in self.connections
+            if isinstance(one, _Http) and not one.transport.is_closing()
+            if not (one.scope and "role" in one.scope)
+        ]
         if len(strangers) > MOST_STRANGERS:
             min(strangers, key=lambda one: one._since).transport.abort()
-
-    @property
-    def is_stranger(self) -> bool:
-        """Whether it has shown no token."""
-        return not (self.scope and "role" in self.scope) and not self.transport.is_closing()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -6,6 +6,7 @@ Must not import TensorFlow: the live view opens its window before.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -87,16 +88,25 @@ def colour_of(box: FoundBox) -> Colour:
     return COLOURS[box.number % len(COLOURS)]
 
 
-def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tuple[Outline, ...]:
-    """Each box's outline and texts ("star 93 %", "71 % inside"), or the outlines of regions."""
+def outlines_of(
+    engine: Engine,
+    result: Result,
+    alone: int | None = None,
+    name: Callable[[str], str] = lambda label: label,
+    inside: str = "{share} inside",
+) -> tuple[Outline, ...]:
+    """Each box's outline and texts ("star 93 %", "71 % inside"), or the outlines of regions.
+
+    `name` writes a label, for example in another language.
+    """
     if result.segments:
-        return region_outlines(engine, result, result.segments)
+        return region_outlines(engine, result, result.segments, name, inside)
     part = part_of(result, alone)
     contrast = result.target.contrasts
     return tuple(
         Outline(
-            one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %",
-            "" if contrast else f"{100 * one.inside:.0f} % inside",
+            one.box, f"{name(engine.label(one.label))} {100 * one.score:.0f} %",
+            "" if contrast else inside.replace("{share}", f"{100 * one.inside:.0f} %"),
             colour_of(one),
         )
         if part in (result, one)

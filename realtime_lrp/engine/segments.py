@@ -50,8 +50,8 @@ def region_outlines(
     engine: Engine,
     result: Result,
     segments: Segments,
-    name: Callable[[str], str] = lambda label: label,
-    inside: str = "{share} inside",
+    name: Callable[[str], str],
+    inside: str,
 ) -> tuple[Outline, ...]:
     """The outlines of regions with names, which `name` may translate, the explained one first."""
 

@@ -1,17 +1,18 @@
 """The exhibit's main loop, one turn at a time: read input, take pictures, decide, draw."""
 
-import functools
 import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 
 from realtime_lrp.commands.kiosk.games import PAGES
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
-from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, with_captions
+from realtime_lrp.commands.kiosk.pages import Moment, drawn_page
 from realtime_lrp.commands.kiosk.parts import (
     ClipSource,
     Fault,
@@ -19,7 +20,7 @@ from realtime_lrp.commands.kiosk.parts import (
     broken,
     camera_fault,
 )
-from realtime_lrp.commands.kiosk.settings import captions_of, with_seconds
+from realtime_lrp.commands.kiosk.settings import captions_of, label, with_seconds
 from realtime_lrp.commands.kiosk.states import (
     ScreenState,
     SmoothedAnswer,
@@ -28,6 +29,7 @@ from realtime_lrp.commands.kiosk.states import (
 )
 from realtime_lrp.config import Config
 from realtime_lrp.config.values import parse_hours
+from realtime_lrp.engine.boxes import outlines_of
 from realtime_lrp.engine.segments import row_column
 from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -84,12 +86,12 @@ class Exhibit:
         self._lock = ExitLock(kiosk.pin)
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps, config.lrp.target == "top1")
-        camera = functools.partial(open_source, live.source, camera=CameraSettings.of(live))
-        self.camera = Capture(None, functools.partial(mirrored, mirror=config.input.mirror))
+        camera = partial(open_source, live.source, camera=CameraSettings.of(live))
+        self.camera = Capture(None, partial(mirrored, mirror=config.input.mirror))
         self._clip = Capture(None)
         self._sources: dict[str, tuple[Capture, OpenSource]] = {
             "camera": (self.camera, open_camera or camera),
-            "clip": (self._clip, functools.partial(ClipSource, kiosk.clips)),
+            "clip": (self._clip, partial(ClipSource, kiosk.clips)),
         }
         self._taken = dict.fromkeys(self._sources, 0)  # number of the picture taken last
         self._look = Look.of(config.overlay)
@@ -319,12 +321,17 @@ class Exhibit:
     def _screen(self, moment: Moment) -> Screen:
         page = self.page
         lock = self._lock
-        words = moment.captions["leave"]
+        captions = moment.captions
+        words = captions["leave"]
         kept = page.kept()
         explained = kept or moment.explained
         maps = self._paint(explained, self._look)
-        if maps and explained and (explained.result.found or explained.result.segments):
-            maps = with_captions(maps, explained, moment.captions)
+        if maps and explained:
+            outlines = outlines_of(
+                explained.engine, explained.result, name=partial(label, captions),
+                inside=captions["inside"],
+            )  # fmt: skip
+            maps = replace(maps, outlines=outlines)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and (kept or self._shown_source == "clip")
         shown = explained.frame if explained and with_own_map else self._shown

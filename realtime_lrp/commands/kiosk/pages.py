@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from realtime_lrp.commands.kiosk.parts import RelevancePart
@@ -11,12 +11,10 @@ from realtime_lrp.commands.kiosk.settings import Captions, label, with_seconds
 from realtime_lrp.commands.kiosk.states import ScreenState, SeenThing
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.engine.segments import region_outlines
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, Page, TextBlock
-from realtime_lrp.view.hud import Bar, Legend, percent
+from realtime_lrp.view.hud import Bar, Legend
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE
 
 if TYPE_CHECKING:
@@ -203,21 +201,3 @@ def drawn_page(
     buttons = Buttons((*names, "privacy"), (*texts, privacy), chosen)
     bottom = (Buttons((*games,), (*games.values(),)), buttons) if games else (buttons,)
     return Page(tuple(page.elements(moment)), bottom)
-
-
-def with_captions(drawn: Painted, explained: ExplainedFrame, captions: Captions) -> Painted:
-    """A detector's boxes, or regions, with texts in the language of the captions."""
-    if segments := explained.result.segments:
-        outlines = region_outlines(
-            explained.engine, explained.result, segments,
-            lambda name: label(captions, name), captions["inside"],
-        )  # fmt: skip
-        return replace(drawn, outlines=outlines)
-    texts = (
-        (f"{label(captions, explained.engine.label(one.label))} {percent(one.score)}",
-         captions["inside"].replace("{share}", percent(one.inside)))
-        for one in explained.result.found or ()
-    )  # fmt: skip
-    pairs = zip(drawn.outlines, texts, strict=True)
-    outlines = tuple(one._replace(above=above, below=below) for one, (above, below) in pairs)
-    return replace(drawn, outlines=outlines)

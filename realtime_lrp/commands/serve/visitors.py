@@ -138,7 +138,7 @@ class Visitors:
                     state = self._state()
                     maps = self._maps(frames, state)
                     answered.result()
-                    answered = answering.submit(_answer_all, frames, maps, state)
+                    answered = answering.submit(_answer_all, maps, state)
             decoded.result()
         self._decoder.close()
 
@@ -165,8 +165,10 @@ class Visitors:
                 frames.append((visitor, Item(picture, jpeg.number, jpeg.time)))
         return frames
 
-    def _maps(self, frames: list[_Frame], state: ViewerState) -> list[ExplainedFrame | None]:
-        """The maps of the pictures; None where they could not be computed."""
+    def _maps(
+        self, frames: list[_Frame], state: ViewerState
+    ) -> list[tuple[Visitor, ExplainedFrame]]:
+        """The maps of the pictures; where they cannot be computed visitors hear it."""
         engine = self._relevance.engine
         started = time.monotonic()
         try:
@@ -178,12 +180,14 @@ class Visitors:
             if not self._failing:
                 log.error("explaining visitors' pictures failed: %s", first_line(error))
             self._failing = first_line(error)
-            return [None] * len(frames)
+            for visitor, frame in frames:
+                visitor.answer(_no_map(frame.number, NO_MAP))
+            return []
         request = replace(state.request, box=None)  # the view's boxes are others
         each_s = (time.monotonic() - started) / len(frames)
         self._batch = max(1, min(BATCH, round(BATCH_S / max(each_s, 1e-6))))
         return [
-            ExplainedFrame(frame, frame.value, request, engine, visitor.boxes(result))
+            (visitor, ExplainedFrame(frame, frame.value, request, engine, visitor.boxes(result)))
             for (visitor, frame), result in zip(frames, results, strict=True)
         ]
 
@@ -191,17 +195,13 @@ class Visitors:
 _Frame = tuple[Visitor, Item[np.ndarray]]
 
 
-def _answer_all(
-    frames: list[_Frame], maps: list[ExplainedFrame | None], state: ViewerState
-) -> None:
-    for (visitor, frame), explained in zip(frames, maps, strict=True):
-        message = _no_map(frame.number, NO_MAP)
+def _answer_all(maps: list[tuple[Visitor, ExplainedFrame]], state: ViewerState) -> None:
+    for visitor, explained in maps:
         try:
-            if explained:
-                message = _map_message(visitor, explained, state)
+            visitor.answer(_map_message(visitor, explained, state))
         except Exception as error:
             log.error("a visitor's map cannot be drawn: %s", first_line(error))
-        visitor.answer(message)
+            visitor.answer(_no_map(explained.frame.number, NO_MAP))
 
 
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:

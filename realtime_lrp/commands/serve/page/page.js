@@ -22,7 +22,6 @@ const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camer
 const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS and projectors
 const shownAt = [];
 let control = false;
-let connected = false;
 let latest = null; // the newest news of this connection
 let camera = null; // this device's own, while it is used
 let facing = "environment";
@@ -35,12 +34,12 @@ document.body.classList.toggle("bare", bare);
 const { send, sendPicture, hold } = connect(canvas, {
   role: onRole, choices: onChoices, news: onNews, map: onMap, concepts: onConcepts, lost, shown,
 });
+const pick = (what, value) => send({ type: "choice", what, value });
 const lesson = lessonButtons(at("lesson"), ready, send);
 const rows = conceptRows(at("concept-rows"), usable, (channel) => pick("channel", channel));
 
 function onRole(role) {
   control = role.control && !bare;
-  connected = true;
   camera?.restart();
   at("controls").hidden = !control;
   document.body.classList.toggle("watching", !control);
@@ -83,11 +82,6 @@ function lookControl([name, label, values]) {
     : made("input", { id: name, name, type: "range", min: 0, max: 1, step: 0.05 });
   if (values.length) fillSelect(control, values);
   return made("label", {}, [`${label} `, control]);
-}
-
-/** Chooses a value of something. */
-function pick(what, value) {
-  send({ type: "choice", what, value });
 }
 
 function fillSelect(select, names, textOf = (name) => name) {
@@ -137,7 +131,7 @@ function refresh() {
 
 /** Whether the buttons of a lesson work: not without a connection, nor while the network loads. */
 function ready() {
-  return control && connected && latest !== null && !latest.loading;
+  return control && latest !== null && !latest.loading;
 }
 
 /** Whether the controls and keys work: from the first map on, when all commands are known. */
@@ -147,14 +141,14 @@ function usable() {
 
 /** The lines over the picture and above the controls; those are disabled while they cannot work. */
 function showNotices() {
-  if (connected && latest) {
+  if (latest) {
     const { trouble, notice, frozen } = latest;
     const ofView = camera ? [] : [trouble, frozen ? "frozen" : ""];
     say("notice", [...ofView, notice].filter(Boolean).join("\n"));
   }
   at("controls").disabled = !usable();
   at("data").disabled = camera !== null;
-  if (connected && latest?.loading) say("controls-notice", `${latest.loading}: the controls work as soon as it is ready`);
+  if (latest?.loading) say("controls-notice", `${latest.loading}: the controls work as soon as it is ready`);
   else say("controls-notice", camera ? CONTROLS_OF_VIEW : "");
 }
 
@@ -190,19 +184,14 @@ function showFigures() {
     const age = camera.age();
     dataset.latency = Math.round(age ?? 0);
     say("figures", `this device's camera · ${rate} maps/s · ` +
-      (age === null ? "no map yet" : `the map is ${inWords(age)} old`));
-  } else if (connected && latest?.frozen) {
+      (age === null ? "no map yet" : `the map is ${(age / 1000).toFixed(2)} s old`));
+  } else if (latest?.frozen) {
     say("figures", "frozen");
   } else {
-    const comes = connected && !latest?.trouble && performance.now() - shownAt.at(-1) < METER_MS;
-    say("figures", `${comes ? rate : "-"} pictures/s · ${connected && latest ? latest.maps : "-"} maps/s · ` +
+    const comes = latest && !latest.trouble && performance.now() - shownAt.at(-1) < METER_MS;
+    say("figures", `${comes ? rate : "-"} pictures/s · ${latest?.maps ?? "-"} maps/s · ` +
       `${comes ? Math.round(dataset.latency) : "-"} ms from camera to screen`);
   }
-}
-
-/** A time, given in milliseconds. */
-function inWords(ms) {
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
 /** How often something happened each second, lately. */
@@ -213,9 +202,8 @@ function ratePerS(times) {
 }
 
 function lost(sentence) {
-  connected = sentence === "";
-  if (!connected) latest = null;
-  document.body.classList.toggle("lost", !connected);
+  if (sentence) latest = null;
+  document.body.classList.toggle("lost", sentence !== "");
   say("notice", sentence);
   refresh();
 }
@@ -290,7 +278,7 @@ function showLayers({ layer, layers, without_pictures: pictureless }) {
 
 function onMap(fields, png) {
   if (!camera) return;
-  const why = fields.reason ?? "";
+  const why = fields.reason;
   say("camera-notice", at("notice").textContent.includes(why) ? "" : why);
   if (fields.blocks) showBlocks(at("answers"), fields.blocks);
   if (png.byteLength) {
@@ -352,12 +340,9 @@ at("fill").addEventListener("click", () => {
 async function download(file) {
   try {
     const answer = await fetch(file, { cache: "no-store" });
-    if (!answer.ok) {
-      say("notice", (await answer.text()).replace(/^\d+: /, ""));
-      return;
-    }
-    const name = /filename="([\w.-]+)"/.exec(answer.headers.get("Content-Disposition"))[1];
-    save(await answer.blob(), name);
+    const name = /filename="([\w.-]+)"/.exec(answer.headers.get("Content-Disposition"))?.[1];
+    if (answer.ok) save(await answer.blob(), name);
+    else say("notice", (await answer.text()).replace(/^\d+: /, ""));
   } catch {
     say("notice", "The snapshot did not arrive. Try again.");
   }

@@ -238,7 +238,7 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
 
 
 def test_nothing_is_encoded_for_nobody(served):
-    served.until(lambda: not served.exchange.watched)
+    served.until(lambda: not served.exchange.viewers)
     assert not served.exchange.picture_wanted
     served.publish(200)
     with served.socket() as viewer:
@@ -247,7 +247,7 @@ def test_nothing_is_encoded_for_nobody(served):
             picture = viewer.recv(timeout=0.2)
             while isinstance(picture, str):
                 picture = viewer.recv(timeout=0.2)
-    served.until(lambda: not served.exchange.watched)
+    served.until(lambda: not served.exchange.viewers)
 
 
 def test_other_programs_read_the_pictures_as_mjpeg(served):
@@ -266,7 +266,7 @@ def test_other_programs_read_the_pictures_as_mjpeg(served):
     finally:
         ended.set()
     assert picture.shape == (48, 64, 3) and abs(int(picture.mean()) - 90) < 3
-    served.until(lambda: not served.exchange.watched)
+    served.until(lambda: not served.exchange.viewers)
 
 
 def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():

@@ -61,9 +61,9 @@ def test_viewers_are_forty_and_who_controls_has_a_place_besides(monkeypatch):
         with served.socket() as control:
             assert json.loads(control.recv(timeout=300))["control"]
             assert served.get("/view.mjpg")[0] == 503
-        served.until(lambda: len(served.exchange._viewers) == 2)
+        served.until(lambda: len(served.exchange.viewers) == 2)
         second.close()
-        served.until(lambda: len(served.exchange._viewers) == 1)
+        served.until(lambda: len(served.exchange.viewers) == 1)
         with served.socket(role=Role.WATCH) as again:
             assert json.loads(again.recv(timeout=300))["type"] == "role"
 
@@ -85,7 +85,7 @@ def test_who_sends_too_much_is_cut_off(served, data, code, monkeypatch):
         while True:
             viewer.recv(timeout=300)
     assert closed.value.rcvd is None or closed.value.rcvd.code == code
-    served.until(lambda: not served.exchange.watched)
+    served.until(lambda: not served.exchange.viewers)
     assert len(served.messages) <= server.BURST
 
 
@@ -111,7 +111,7 @@ def test_who_sends_frames_without_pause_is_cut_off_and_others_keep_their_view(se
             served.publish(brightness)
             assert picture_of(viewer)
             viewer.send('{"type": "shown"}')
-        served.until(lambda: len(served.exchange._viewers) == 1)
+        served.until(lambda: len(served.exchange.viewers) == 1)
 
 
 def test_a_head_that_is_too_large_is_refused(served):
@@ -164,7 +164,7 @@ def test_viewers_that_take_nothing_are_cut_off(monkeypatch, caplog):
     monkeypatch.setattr(server, "SENDING_S", 0.5)
     with serving_pages() as served, film_of(served), raw_socket(served) as stalled:
         connections = served.server._server.server_state.connections
-        served.until(lambda: len(served.exchange._viewers) == 2)
+        served.until(lambda: len(served.exchange.viewers) == 2)
         for _ in range(50):  # the viewer confirms what it has not taken
             stalled.sendall(b"\x81\x92mask" + masked(b'{"type": "shown"}\n'))
             served.exchange.publish(bytes(1_000_000), time.monotonic())

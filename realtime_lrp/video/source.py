@@ -5,7 +5,7 @@ One thread opens, reads and closes a source; other threads may call `control`.
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -99,3 +99,7 @@ class PictureSource(Source):
 
     def read(self) -> np.ndarray | None:
         return next(self._pictures, None)
+
+    def close(self) -> None:
+        if isinstance(self._pictures, Generator):
+            self._pictures.close()

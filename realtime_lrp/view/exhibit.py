@@ -71,7 +71,6 @@ Element = TextBlock | hud.Bar | hud.Legend | Buttons | Gap
 
 
 def _parts(elements: Sequence[Element], width: int, font: int) -> list[hud.Strip]:
-    """The parts of elements, one below the other."""
     parts: list[hud.Strip] = []
     for element in elements:
         match element:
@@ -153,15 +152,14 @@ def layout_of(
 ) -> tuple[Box, Box]:
     """The boxes of the picture, and of the page beside or below it, which drifts at its size."""
     rows, columns = size
-    dx, dy = shift
+    x0, y0 = shift
     if rows <= columns:
-        edge = round(columns * (1 - PAGE_WIDTH)) + dx
-        picture = (0, 0, edge, rows)
-        x0, y0, x1, y1 = (edge, dy, columns + dx, rows + dy)
+        x0 += round(columns * (1 - PAGE_WIDTH))
+        picture = (0, 0, x0, rows)
     else:
-        edge = round(rows * (1 - PAGE_HEIGHT)) + dy
-        picture = (0, 0, columns, edge)
-        x0, y0, x1, y1 = (dx, edge, columns + dx, rows + dy)
+        y0 += round(rows * (1 - PAGE_HEIGHT))
+        picture = (0, 0, columns, y0)
+    x1, y1 = columns + shift[0], rows + shift[1]
     return picture, (x0 + margin, y0 + margin, x1 - margin, y1 - margin)
 
 

@@ -14,11 +14,11 @@ from realtime_lrp.commands.kiosk.games import PAGES
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page
 from realtime_lrp.commands.kiosk.parts import (
-    ClipSource,
     Fault,
     RelevancePart,
     broken,
     camera_fault,
+    clip_pictures,
 )
 from realtime_lrp.commands.kiosk.settings import captions_of, label, with_seconds
 from realtime_lrp.commands.kiosk.states import (
@@ -40,6 +40,7 @@ from realtime_lrp.system import machine
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
+from realtime_lrp.video.source import PictureSource
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.exhibit import Screen, ScreenArtist, canvas_size
 from realtime_lrp.view.look import Look
@@ -91,7 +92,10 @@ class Exhibit:
         self._clip = Capture(None)
         self._sources: dict[str, tuple[Capture, OpenSource]] = {
             "camera": (self.camera, open_camera or camera),
-            "clip": (self._clip, partial(ClipSource, kiosk.clips)),
+            "clip": (
+                self._clip,
+                lambda stop: PictureSource(clip_pictures(kiosk.clips, stop), stop),
+            ),
         }
         self._taken = dict.fromkeys(self._sources, 0)  # number of the picture taken last
         self._look = Look.of(config.overlay)
@@ -178,7 +182,6 @@ class Exhibit:
         return True
 
     def _newest(self, source: str, timeout_s: float = 0.0) -> Item[np.ndarray] | None:
-        """The newest picture of a source, once."""
         frame = self._sources[source][0].frames.newest(self._taken[source], timeout_s)
         if frame:
             self._taken[source] = frame.number

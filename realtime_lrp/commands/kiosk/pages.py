@@ -161,7 +161,6 @@ class AnswerPage(ExhibitPage):
         return [*top, TextBlock(captions["try"], 0.9, SOFT), TextBlock(hint, 1.0)]
 
     def _answer(self, moment: Moment, answer: SeenThing) -> list[Element]:
-        """The answer, and what the colours of its map mean."""
         captions = moment.captions
         name = label(moment.captions, answer.name)
         found = moment.explained.result.found if moment.explained else None

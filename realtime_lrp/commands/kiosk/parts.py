@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.errors import (
-    DamagedInputError,
-    Error,
-    MissingInputError,
-    TemporaryError,
-    UnavailableError,
-    UsageError,
-    first_line,
-    masked,
-)
+from realtime_lrp.errors import Error, TemporaryError, UnavailableError, first_line, masked
 from realtime_lrp.realtime.capture import DARK, FROZEN, Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
-from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_files
 from realtime_lrp.view.text import undrawable
 
@@ -72,36 +62,19 @@ def camera_fault(camera: Capture, now: float) -> Fault | None:
     return Fault(card, camera.next_try - now)
 
 
-class ClipSource(Source):
-    """The configured clips in a loop; the included clip if there are none, or they do not play."""
-
-    def __init__(self, clips: Sequence[str], stop: threading.Event):
-        super().__init__(stop)
-        self._has_fallback = bool(clips)
-        try:
-            files = inputs_of(clips or [str(CLIP)], PICTURES + VIDEOS, "clip")
-            self._playback = open_files(files, stop)
-        except Error as error:
-            self._fall_back(error)
-        self.described = self._playback.described
-
-    def read(self) -> np.ndarray | None:
-        try:
-            return self._playback.read()
-        except Error as error:
-            if not self._has_fallback:
-                raise
-            self._playback.close()
-            self._fall_back(error)
-        return self._playback.read()
-
-    def close(self) -> None:
-        self._playback.close()
-
-    def _fall_back(self, error: Error) -> None:
-        self._has_fallback = False
-        self._playback = open_files([CLIP], self.stop)
+def clip_pictures(clips: Sequence[str], stop: threading.Event) -> Iterator[np.ndarray]:
+    """The pictures of clips in a loop; the included clip's if there are none, or do not play."""
+    try:
+        yield from _played(clips or [str(CLIP)], stop)
+    except Error as error:
         log.warning("the clips cannot be played, using the included one: %s", first_line(error))
+        yield from _played([str(CLIP)], stop)
+
+
+def _played(clips: Sequence[str], stop: threading.Event) -> Iterator[np.ndarray]:
+    with open_files(inputs_of(clips, PICTURES + VIDEOS, "clip"), stop) as playback:
+        while (picture := playback.read()) is not None:
+            yield picture
 
 
 SLOW_S, HUNG_S = 5.0, 20.0  # seconds without a map until a card says so, until the process ends
@@ -110,9 +83,6 @@ FAILING_S = 30.0  # seconds of errors after which only a new process can help
 LOADING_S = 900.0  # seconds that loading, downloading included, may take
 ASLEEP_S = 2.0  # after a gap this long between two looks waiting for a map starts anew
 OFFLINE_S = 30.0  # seconds until the next try after a failed download of weights
-
-PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
-"""Loading errors that no retry mends."""
 
 
 class RelevancePart:
@@ -182,23 +152,23 @@ class RelevancePart:
             self.waiting_since = None
             self._note_engine(thread.engine)
         if self._restart_at is None and not thread.alive:
+            self._note_end()
             self._restart_at = now + OFFLINE_S
-            self._log_missing_weights()
         if self._restart_at is not None:
             return Fault("network", self._restart_at - now)
         waited_s = 0.0 if self.waiting_since is None else now - self.waiting_since
+        if thread.failing:
+            _check(waited_s, FAILING_S, "it keeps failing")
+            return Fault("network", 1.0)
+        if self.engine is None:
+            _check(waited_s, LOADING_S, "loading takes too long")
+            return Fault("starting")
         # a network that always needs long has longer
         last_s = self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
-        longest_s, why = max(HUNG_S, HUNG_FACTOR * last_s), "it hangs"
+        longest_s = max(HUNG_S, HUNG_FACTOR * last_s)
+        _check(waited_s, longest_s, "it hangs")
         slow = waited_s > max(SLOW_S, SLOW_FACTOR * last_s)
-        fault = Fault("slow", longest_s - waited_s) if slow else None
-        if thread.failing:
-            fault, longest_s, why = Fault("network", 1.0), FAILING_S, "it keeps failing"
-        elif self.engine is None:
-            fault, longest_s, why = Fault("starting"), LOADING_S, "loading takes too long"
-        if waited_s > longest_s:
-            raise broken("network", why)
-        return fault
+        return Fault("slow", longest_s - waited_s) if slow else None
 
     def _note_engine(self, engine: Engine | None) -> None:
         """Remembers it; the log says once which letters of its labels the fonts lack."""
@@ -208,16 +178,21 @@ class RelevancePart:
             log.warning(told, " ".join(missing))
         self.engine = engine
 
-    def _log_missing_weights(self) -> None:
-        """Logs that the thread ended because there are no weights; raises another reason."""
+    def _note_end(self) -> None:
+        """The thread ended: logs that its weights cannot be downloaded, or raises the reason."""
         why = "its thread ended"
         try:
             self.thread.check()
         except Exception as error:
-            if self.engine is None and isinstance(error, PERMANENT):
-                raise
             why = first_line(error)
             if self.engine is None and isinstance(error, UnavailableError):
                 log.warning("the network cannot be loaded, trying again: %s", masked(why))
                 return
+            if self.engine is None and isinstance(error, Error | ImportError):
+                raise  # no retry mends it
+        raise broken("network", why)
+
+
+def _check(waited_s: float, longest_s: float, why: str) -> None:
+    if waited_s > longest_s:
         raise broken("network", why)

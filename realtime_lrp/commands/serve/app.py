@@ -142,7 +142,7 @@ class App:
                 await film(scope, receive, send)
             finally:
                 scope["streams"] = False
-                self.exchange.leave(viewer)
+                self.exchange.viewers.discard(viewer)
 
         return stream
 
@@ -157,7 +157,6 @@ class App:
                 viewer.confirm(self.exchange)
 
     async def _socket(self, socket: WebSocket) -> None:
-        """One viewer, from the handshake to the end."""
         await socket.accept()
         role = socket.scope["role"]
         viewer = self.exchange.join(role is Role.CONTROL)
@@ -174,7 +173,7 @@ class App:
                 if error := task.exception():
                     log.info("a viewer is cut off: %s", first_line(error))
         finally:
-            self.exchange.leave(viewer)
+            self.exchange.viewers.discard(viewer)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -214,7 +213,7 @@ class App:
                 if isinstance(message, Shown):
                     viewer.confirm(self.exchange)
                 elif role is Role.CONTROL:
-                    self.exchange.put(message)
+                    self.exchange.inbox.append(message)
         except ValueError:
             await socket.close(POLICY, "that is no message of this page")
         finally:

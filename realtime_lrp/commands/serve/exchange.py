@@ -81,8 +81,8 @@ class Exchange:
         self.said: dict[str, str | bytes] = {"choices": "", "news": "", "concepts": ""}
         self.turned = time.monotonic()  # when the render loop last took its turn
         self.confirmed = time.monotonic()  # when a picture was last on somebody's screen
-        self._viewers: set[Viewer] = set()
-        self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
+        self.viewers: set[Viewer] = set()
+        self.inbox: deque[Message] = deque(maxlen=MOST_MESSAGES)
         self._jobs: deque[tuple[Callable[[], Any], Future]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._published = 0
@@ -90,19 +90,15 @@ class Exchange:
     # For the render loop
 
     @property
-    def watched(self) -> bool:
-        return bool(self._viewers)
-
-    @property
     def view_watched(self) -> bool:
         """Whether the view is on a screen: visitors with their own camera do not see it."""
-        return self.watched and time.monotonic() - self.confirmed < WATCHED_S
+        return bool(self.viewers) and time.monotonic() - self.confirmed < WATCHED_S
 
     @property
     def picture_wanted(self) -> bool:
         """Whether somebody waits for a picture newer than the newest one here."""
         newest = self.picture.number if self.picture else 0
-        return any(not one.sent and one.shows == newest for one in tuple(self._viewers))
+        return any(not one.sent and one.shows == newest for one in tuple(self.viewers))
 
     def publish(self, jpeg: bytes, captured: float) -> None:
         """Offers a picture to everybody who is ready for it."""
@@ -117,7 +113,7 @@ class Exchange:
             self._wake_all()
 
     def messages(self) -> list[Message]:
-        return [self._messages.popleft() for _ in range(len(self._messages))]
+        return [self.inbox.popleft() for _ in range(len(self.inbox))]
 
     def run_jobs(self) -> None:
         """Does what the server has asked for."""
@@ -132,27 +128,21 @@ class Exchange:
     def _wake_all(self) -> None:
         loop = self._loop
         if loop and not loop.is_closed():
-            for viewer in tuple(self._viewers):
+            for viewer in tuple(self.viewers):
                 loop.call_soon_threadsafe(viewer.awake.set)
 
     # For the server's thread
 
     def join(self, controls: bool = False) -> Viewer | None:
-        """A new viewer, who has to `leave`; None if there are too many. Control has own places."""
-        if len(self._viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
+        """A new one of the `viewers`; None if there are too many. Control has own places."""
+        if len(self.viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
             return None
         if not self.view_watched:
             self.picture = None  # it is as old as the last look at the view
         self._loop = asyncio.get_running_loop()
         viewer = Viewer()
-        self._viewers.add(viewer)
+        self.viewers.add(viewer)
         return viewer
-
-    def leave(self, viewer: Viewer) -> None:
-        self._viewers.discard(viewer)
-
-    def put(self, message: Message) -> None:
-        self._messages.append(message)
 
     async def in_render_loop(self, job: Callable[[], T]) -> T:
         """Has the render loop do something; raises TimeoutError if it does not get to it."""

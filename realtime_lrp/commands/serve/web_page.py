@@ -137,7 +137,7 @@ class WebPage:
         if now < self._news_due:
             return
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
-        if not exchange.watched:
+        if not exchange.viewers:
             return
         exchange.say("news", news(view, self._teacher and self._teacher.fields()))
         labels = view.state.facts.labels

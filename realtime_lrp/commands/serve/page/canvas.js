@@ -17,21 +17,20 @@ export function drawOn(canvas, picture, width, height, x = 0) {
 
 /** Sends a stroke for each movement while the brush is down; fingers paint where the canvas has the
  * class `painting`. `outline` is the circle around what the brush covers, `radius` a share of the
- * picture's shorter side, 0 for no circle. A drag with Shift, or while it is `framing`, draws a
+ * picture's shorter side, 0 for no circle. A drag with Shift, or with the class `framing`, draws a
  * rectangle. Where it `points`, what the mouse is over is sent. Returns what draws the circle again. */
-export function paintOn(canvas, allowed, outline, radius, send, framing, points) {
+export function paintOn(canvas, allowed, outline, radius, send, points) {
   let pointer = null; // the last event of a pointer over the picture
   let last = null; // where the brush is, while it is down
   let strokeAt = 0;
-  let pointed = null; // what the mouse was over last
-  let pointing = null; // the timer that says so
+  let pointing = null; // the timer that says what the mouse is over
   let moved = false;
   let covers = true;
   let corner = null; // the event that began a rectangle
 
   canvas.addEventListener("pointerdown", (event) => {
     if (!allowed() || touches(event)) return;
-    corner = framing() || event.shiftKey ? event : null;
+    corner = event.shiftKey || canvas.matches(".framing") ? event : null;
     last = position(event);
     moved = false;
     covers = event.button !== 2;
@@ -70,17 +69,14 @@ export function paintOn(canvas, allowed, outline, radius, send, framing, points)
   /** Says what the mouse is over, soon: that is explained. */
   function point(event) {
     if (!points() || !allowed() || event.pointerType === "touch") return;
-    pointed = position(event);
     pointing ??= setTimeout(() => {
       pointing = null;
-      send({ type: "point", at: pointed });
+      if (pointer) send({ type: "point", at: position(pointer) });
     }, POINT_MS);
   }
 
   /** Whether a finger touches the picture, and does not paint. */
-  function touches(event) {
-    return event.pointerType === "touch" && !canvas.classList.contains("painting") && !framing();
-  }
+  const touches = (event) => event.pointerType === "touch" && !canvas.matches(".painting, .framing");
 
   function stroke(end) {
     send({ type: "stroke", start: last, end, cover: covers });

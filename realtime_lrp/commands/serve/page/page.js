@@ -328,7 +328,7 @@ at("record").addEventListener("click", () => {
 });
 const brush = () => latest && !latest.tiled ? latest.brush : 0; // its radius; 0 for no circle
 const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), brush, send,
-  () => latest?.framing, () => latest?.points);
+  () => latest?.points);
 at("fill").hidden = !document.fullscreenEnabled;
 findIn(at("help"), send);
 at("fill").addEventListener("click", () => {

@@ -17,6 +17,7 @@ from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.video.source import PictureSource
 from realtime_lrp.video.sources import open_files
 from realtime_lrp.view.text import undrawable
 
@@ -62,13 +63,17 @@ def camera_fault(camera: Capture, now: float) -> Fault | None:
     return Fault(card, camera.next_try - now)
 
 
-def clip_pictures(clips: Sequence[str], stop: threading.Event) -> Iterator[np.ndarray]:
-    """The pictures of clips in a loop; the included clip's if there are none, or do not play."""
-    try:
-        yield from _played(clips or [str(CLIP)], stop)
-    except Error as error:
-        log.warning("the clips cannot be played, using the included one: %s", first_line(error))
-        yield from _played([str(CLIP)], stop)
+def open_clips(clips: Sequence[str], stop: threading.Event) -> PictureSource:
+    """Plays clips in a loop; the included clip if there are none, or they do not play."""
+
+    def pictures() -> Iterator[np.ndarray]:
+        try:
+            yield from _played(clips or [str(CLIP)], stop)
+        except Error as error:
+            log.warning("the clips cannot be played, using the included one: %s", first_line(error))
+            yield from _played([str(CLIP)], stop)
+
+    return PictureSource(pictures(), stop)
 
 
 def _played(clips: Sequence[str], stop: threading.Event) -> Iterator[np.ndarray]:

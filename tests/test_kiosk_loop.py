@@ -7,7 +7,6 @@ import re
 import sys
 import threading
 import time
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +24,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk import games, loop, pages, parts, start
 from realtime_lrp.commands.kiosk.loop import Exhibit
 from realtime_lrp.commands.kiosk.pages import AnswerPage
-from realtime_lrp.commands.kiosk.parts import Fault, RelevancePart, camera_fault, clip_pictures
+from realtime_lrp.commands.kiosk.parts import Fault, RelevancePart, camera_fault, open_clips
 from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import Heartbeat, single_instance
 from realtime_lrp.config import ASSETS
@@ -260,17 +259,17 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng, caplog):
     damaged = tmp_path / "bad.mp4"
     damaged.write_text("this is no film")
     stop = threading.Event()
-    with closing(clip_pictures([str(own)], stop)) as clips:
-        assert next(clips).shape == (60, 80, 3) and not caplog.records
+    with open_clips([str(own)], stop) as clips:
+        assert clips.read().shape == (60, 80, 3) and not caplog.records
         own.unlink()
-        assert next(clips).shape == included and "own.png" in caplog.text
+        assert clips.read().shape == included and "own.png" in caplog.text
     for names in ([str(damaged)], [str(tmp_path / "no.mp4")]):
         caplog.clear()
-        with closing(clip_pictures(names, stop)) as clips:
-            assert next(clips).shape == next(clips).shape == included, names
+        with open_clips(names, stop) as clips:
+            assert clips.read().shape == clips.read().shape == included, names
             assert len(caplog.records) == 1
-    with closing(clip_pictures([], stop)) as clips:
-        assert next(clips).shape == included and len(caplog.records) == 1
+    with open_clips([], stop) as clips:
+        assert clips.read().shape == included and len(caplog.records) == 1
 
 
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):

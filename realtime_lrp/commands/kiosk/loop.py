@@ -13,13 +13,7 @@ import numpy as np
 from realtime_lrp.commands.kiosk.games import PAGES
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page
-from realtime_lrp.commands.kiosk.parts import (
-    Fault,
-    RelevancePart,
-    broken,
-    camera_fault,
-    clip_pictures,
-)
+from realtime_lrp.commands.kiosk.parts import Fault, RelevancePart, broken, camera_fault, open_clips
 from realtime_lrp.commands.kiosk.settings import captions_of, label, with_seconds
 from realtime_lrp.commands.kiosk.states import (
     ScreenState,
@@ -40,7 +34,6 @@ from realtime_lrp.system import machine
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
-from realtime_lrp.video.source import PictureSource
 from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.exhibit import Screen, ScreenArtist, canvas_size
 from realtime_lrp.view.look import Look
@@ -89,13 +82,9 @@ class Exhibit:
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps, config.lrp.target == "top1")
         camera = partial(open_source, live.source, camera=CameraSettings.of(live))
         self.camera = Capture(None, partial(mirrored, mirror=config.input.mirror))
-        self._clip = Capture(None)
         self._sources: dict[str, tuple[Capture, OpenSource]] = {
             "camera": (self.camera, open_camera or camera),
-            "clip": (
-                self._clip,
-                lambda stop: PictureSource(clip_pictures(kiosk.clips, stop), stop),
-            ),
+            "clip": (Capture(None), partial(open_clips, kiosk.clips)),
         }
         self._taken = dict.fromkeys(self._sources, 0)  # number of the picture taken last
         self._look = Look.of(config.overlay)

@@ -11,9 +11,10 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,7 @@ def start(
     settings: Settings,
     duration_s: float | None,
     stats_file: Path | None,
-    window: FullScreen | NullWindow | None = None,
-    **kiosk_arguments: Any,
+    **exhibit_arguments: Any,
 ) -> list[str]:
     """Runs the exhibit until staff leave, SIGINT, SIGTERM, or `duration_s` after the first map.
 
@@ -57,10 +57,10 @@ def start(
     draw_in_one_thread()
     with single_instance():
         _open_log(state_folder() / "kiosk.log")
-        headless = settings.config.live.display == "none"
-        shown = window or (NullWindow() if headless else FullScreen())
+        window = NullWindow() if settings.config.live.display == "none" else FullScreen()
         worked = threading.Event()
-        arguments = duration_s, stats_file, worked, {"window": shown, **kiosk_arguments}
+        made = partial(Exhibit, window=window, **exhibit_arguments)
+        arguments = made, duration_s, stats_file, worked
         try:
             return _run(settings, *arguments)
         except Error as error:
@@ -72,12 +72,12 @@ def start(
                 raise located from None
             return _run(good, *arguments)
         finally:
-            shown.close()
+            window.close()
 
 
 def _run(
-    settings: Settings, duration_s: float | None, stats_file: Path | None, worked: threading.Event,
-    arguments: dict[str, Any],
+    settings: Settings, made: Callable[..., Exhibit], duration_s: float | None,
+    stats_file: Path | None, worked: threading.Event,
 ) -> list[str]:  # fmt: skip
     config = settings.config
     if settings.complaint:
@@ -97,7 +97,7 @@ def _run(
     stats = Stats(frames_dropped=None, reconnects=0)
     report = Heartbeat(settings, state_folder())
     with stop_signals() as stopped:
-        kiosk = Exhibit(config, stats=stats, **arguments)
+        kiosk = made(config, stats=stats)
         try:
             while not (stopped.is_set() or kiosk.left):
                 if kiosk.step():

@@ -77,7 +77,7 @@ class Exhibit:
         self._is_open = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
         self._visitor = VisitorChoices(len(self.captions), now)
-        self._lock = ExitLock(kiosk.pin)
+        self.lock = ExitLock(kiosk.pin)
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps, config.lrp.target == "top1")
         camera = partial(open_source, live.source, camera=CameraSettings.of(live))
@@ -112,15 +112,11 @@ class Exhibit:
         for capture, _ in self._sources.values():
             capture.start()
 
-    @property
-    def left(self) -> bool:
-        return self._lock.opened
-
     def step(self) -> bool:
         """One turn; returns whether the screen was drawn. Raises as `RelevancePart.watch`."""
         now = self._clock()
         size = canvas_size(self._window.size)
-        events = self._lock.handle(self._window.events(), self._window.held, size, now)
+        events = self.lock.handle(self._window.events(), self._window.held, size, now)
         self._visitor.handle(events, self._artist.buttons, now)
         self._point(now)
         is_open = self._is_open(self._wall_clock())
@@ -221,7 +217,7 @@ class Exhibit:
 
     def _is_drawing_due(self, now: float) -> bool:
         """Whether the screen has to be drawn even if no picture is new."""
-        dark = self._is_closed and not (self._lock.asking or self._lock.held)
+        dark = self._is_closed and not (self.lock.asking or self.lock.held)
         fps = CLOSED_FPS if dark else self._config.kiosk.attract_fps
         return now - self._drawn_at >= 1 / fps
 
@@ -234,7 +230,7 @@ class Exhibit:
             since=self._machine.since,
             left_s=self._machine.countdown(now),
             source=self._shown_source,
-            captions=self.captions[0 if self._lock.asking else self._visitor.language(now)],
+            captions=self.captions[0 if self.lock.asking else self._visitor.language(now)],
             engine=self.network.engine,
             explained=explained,
             failing=bool(self.network.thread.failing),
@@ -312,7 +308,7 @@ class Exhibit:
 
     def _screen(self, moment: Moment) -> Screen:
         page = self.page
-        lock = self._lock
+        lock = self.lock
         captions = moment.captions
         words = captions["leave"]
         kept = page.kept()

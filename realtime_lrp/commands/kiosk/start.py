@@ -99,7 +99,7 @@ def _run(
     with stop_signals() as stopped:
         kiosk = made(config, stats=stats)
         try:
-            while not (stopped.is_set() or kiosk.left):
+            while not (stopped.is_set() or kiosk.lock.opened):
                 if kiosk.step():
                     report.drawn(kiosk, time.monotonic())
                 if not worked.is_set() and stats.maps and kiosk.camera.frames.count:
@@ -179,9 +179,8 @@ class Heartbeat:
     """
 
     def __init__(self, settings: Settings, folder: Path, environ: Mapping[str, str] = os.environ):
-        named = settings.config.kiosk.health
-        runtime = environ.get("RUNTIME_DIRECTORY")
-        self._file = Path(named) if named else Path(runtime or folder) / "health.json"
+        usual = Path(environ.get("RUNTIME_DIRECTORY") or folder) / "health.json"
+        self._file = Path(settings.config.kiosk.health or usual)
         self._settings = settings
         self._failing = False
         address = environ.get("NOTIFY_SOCKET", "")

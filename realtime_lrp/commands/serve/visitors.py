@@ -128,17 +128,17 @@ class Visitors:
 
     def _run(self) -> None:
         """Explains batch after batch; the next one is decoded, the last one answered meanwhile."""
-        with ThreadPoolExecutor(1) as decoding, ThreadPoolExecutor(1) as answering:
-            decoded = decoding.submit(self._next_frames)
-            answered: Future[Any] = answering.submit(bool)  # there is nothing to wait for yet
+        with ThreadPoolExecutor(2) as pool:
+            decoded = pool.submit(self._next_frames)
+            answered: Future[Any] = pool.submit(bool)  # there is nothing to wait for yet
             while not self._ended:
                 frames = decoded.result()
-                decoded = decoding.submit(self._next_frames)
+                decoded = pool.submit(self._next_frames)
                 if frames:
                     state = self._state()
                     maps = self._maps(frames, state)
                     answered.result()
-                    answered = answering.submit(_answer_all, maps, state)
+                    answered = pool.submit(_answer_all, maps, state)
             decoded.result()
         self._decoder.close()
 

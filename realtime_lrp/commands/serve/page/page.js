@@ -102,7 +102,7 @@ function onNews(news) {
   }
   at("uncover").disabled = !news.covered;
   ({ timeline } = news);
-  canvas.classList.toggle("framing", news.framing);
+  canvas.classList.toggle("framing", Boolean(news.framing));
   showOutline();
   document.documentElement.dataset.text = news.text_size;
   if (!camera) {

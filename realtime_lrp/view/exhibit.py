@@ -308,11 +308,8 @@ class ScreenArtist:
         self._buffers = Buffers()
         self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
         self._whole: FloatBox | None = None  # where the whole picture would lie on it
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether the last picture showed something else than the map that was drawn with it."""
-        return self._artist.elsewhere
+        # whether the last picture showed something else than the map that was drawn with it
+        self.elsewhere = False
 
     def draw(self, size: tuple[int, int], screen: Screen, now: float) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB; the time decides how far things have moved."""
@@ -356,15 +353,15 @@ class ScreenArtist:
         width = min(columns, max(round(room[1] * fill), x1 - x0))
         height = min(rows, max(round(room[0] * fill), y1 - y0))
         scale = min(room[0] / height, room[1] / width)
-        drawn = self._artist.draw(
-            Scene(
-                size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
-                picture=picture,
-                explained=explained,
-                tiled=False,
-                look=self._look,
-            )
+        scene = Scene(
+            size=(max(1, round(rows * scale)), max(1, round(columns * scale))),
+            picture=picture,
+            explained=explained,
+            tiled=False,
+            look=self._look,
         )
+        drawn = self._artist.draw(scene)
+        _, self.elsewhere = self._artist.lost(scene)
         left = round(min(max((x0 + x1 - width) // 2, 0), columns - width) * scale)
         top = round(min(max((y0 + y1 - height) // 2, 0), rows - height) * scale)
         drawn = drawn[top : top + room[0], left : left + room[1]]

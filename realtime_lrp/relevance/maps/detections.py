@@ -77,7 +77,7 @@ def at_boxes(
 
 
 def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tensor:
-    """Each picture's row, int32 [B], of the box most on `near` [B or 1, 4], else of the surest."""
+    """The row of each picture's box that overlaps `near` most, else of its surest, int32 [B]."""
     at = tf.gather(tf.repeat(near, pictures // tf.shape(near)[0], 0), found.pictures)
     shared = intersection_over_union(found.boxes, at)
     own = tf.range(pictures)[:, None] == found.pictures

@@ -65,7 +65,7 @@ def pointing_game(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 
 def mass_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Relevance mass accuracy, on the object / all (Arras, Osman and Samek 2022, "CLEVR-XAI")."""
+    """Relevance mass accuracy: on the object / all (Arras, Osman and Samek 2022, "CLEVR-XAI")."""
     maps = _flat(maps).astype(np.float64)
     total = maps.sum(axis=1)
     maps = np.where(total[:, None] > 0, maps, 1.0)

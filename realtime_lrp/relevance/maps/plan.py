@@ -158,7 +158,7 @@ class Plan:
 
     @cached_property
     def _signed(self) -> dict[int, set[int]]:
-        """Softmaxes and sigmoids of the scores -> layers that divide by sums with their signs."""
+        """Softmaxes and sigmoids of the scores -> layers that divide by their signed logits."""
         found = {}
         for number in self.graph.scoring(steps.Sum) if self.values is None else ():
             logits = self.graph.nodes[number - 1].inputs[0]

@@ -182,7 +182,7 @@ class TwoClasses(Elementwise):
 
 
 class Sum(Step):
-    """Sums with constant weights; in proportion, R_in = a * d/da (R / z), z the output."""
+    """Sums with constant weights; relevance goes in proportion: R_in = a * d/da (R / z)."""
 
     shares = True
 

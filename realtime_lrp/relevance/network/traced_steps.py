@@ -48,7 +48,7 @@ def rectifier_of(compute: Compute, shape: Sequence[int]) -> Activation | None:
 
 
 class Operation(Step):
-    """An operation on tensors and constants; `shapes`, traced, are its inputs' and its output's."""
+    """An operation on tensors and constants; `shapes` are its inputs' and output's, as traced."""
 
     in_float32 = True
 

@@ -80,7 +80,7 @@ class Composite:
     def absorbing(
         self, graph: Graph, contexts: Mapping[int, LayerContext], absorb_bias: bool | None = None,
     ) -> frozenset[int]:  # fmt: skip
-        """The numbers of layers whose biases take relevance; None: as the sources of rules do."""
+        """The output numbers of layers whose biases take relevance; None: as it was published."""
 
         def absorbs(node: Node) -> bool:
             context = contexts[node.output]

@@ -96,7 +96,7 @@ def first_line(error: BaseException) -> str:
 
 _ADDRESS = re.compile(r"\w[\w+.-]{1,20}:/{1,2}|\b\w://")
 _QUERY = re.compile(r"([?#])(?:[^'\"]*(?=['\"])|\S*)")
-_STORES = ("s3", "gs", "file")  # in their addresses ? and # are letters of a name: no query
+_STORES = ("s3", "gs", "file")  # stores whose addresses may have ? and # in names: no query
 _SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\s'\"]*")
 
 

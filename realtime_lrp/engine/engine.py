@@ -285,7 +285,7 @@ class Engine(PictureEngine):
         weights[region.part_of((rows, columns))] = 0
         if at is None:
             return weights
-        place = region.place_of(at)  # of an `aim` that the network does not see there is none
+        place = region.place_of(at)  # None for an `aim` that the network does not see
         if place is None and aim is None:
             raise UsageError(
                 f"The network does not see the place {at[0]:g},{at[1]:g}: it sees the middle of "

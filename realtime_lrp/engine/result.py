@@ -41,7 +41,7 @@ class ConceptRequest:
 
     layer: str = ""
     channel: int | None = None  # wanted even if it is none of the largest
-    near: FloatBox | None = None  # of a detector the box most on this place counts, else the surest
+    near: FloatBox | None = None  # a detector's box most on this place counts, else the surest
 
 
 @dataclass(frozen=True)

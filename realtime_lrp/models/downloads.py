@@ -24,7 +24,7 @@ class Download:
 
     url: str
     checksum: str | None  # MD5 or SHA-256 as Keras publishes it
-    name: str = ""  # in the cache folder; "" takes the address's last part
+    name: str = ""  # file in the cache folder; "" takes the address's last part
 
     @property
     def path(self) -> Path:

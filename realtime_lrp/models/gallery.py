@@ -172,7 +172,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON text of a gallery file."""
 
     network: Word
-    sha256: dict[str, str] = {}  # of the network's files, "model" and "weights"
+    sha256: dict[str, str] = {}  # hashes of the network's files, "model" and "weights"
     # in the order of the network
     layers: Annotated[tuple[LayerContents, ...], msgspec.Meta(max_length=1000)] = ()
     pictures: Number = 0  # how many it was chosen from

@@ -34,7 +34,7 @@ KAGGLE = "kaggle://"  # How the addresses of presets on Kaggle begin
 _ADDRESS = re.compile(KAGGLE + r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/[0-9]+)?")
 HEADLESS = "_imagenet21k"  # How names end of backbones that KerasHub lists among the classifiers
 IMAGENET_CLASSES = 1000
-COCO_CLASSES = 80  # of a detector, those that are there
+COCO_CLASSES = 80  # classes of a detector that are in use
 COCO_NUMBERS = 91  # all that were planned
 COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)  # numbers that no box of COCO has
 
@@ -53,8 +53,8 @@ SEGMENTED = {
 """The classes of segmentations, by the data set that they were trained on."""
 
 LOGITS = ("logits", "cls_logits")  # a detector's scores before the sigmoid: D-FINE, RetinaNet
-MAX_PLACES = 1 << 20  # of a detector: they are computed while it is built, and may be any number
-TOLERANCE = 1e-5  # of our input against the converter's, relative to its largest value
+MAX_PLACES = 1 << 20  # a detector's: they are computed while it is built, and may be any number
+TOLERANCE = 1e-5  # our input against the converter's, relative to its largest value
 MAX_PROBE = 64  # Rows and columns of the largest picture with which a preset's converter is tried
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.network.checks import refuse_foreign_model
 from realtime_lrp.relevance.reading.building import finds_boxes
 
-LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green, blue (ITU-R BT.601)
+LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)  # red, green, blue (ITU-R BT.601)
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"  # a network's warning
 Size = tuple[int, int] | None  # (H, W) of pictures, for a file that leaves it open
 

@@ -23,7 +23,7 @@ from realtime_lrp.models.labels import MAX_NAME_LENGTH
 from realtime_lrp.models.untrusted.loading import DESCRIPTION, METADATA, WEIGHTS, read_extra
 from realtime_lrp.system.files import temporary_folder
 
-MAX_BYTES = 1 << 20  # of the member with the facts
+MAX_BYTES = 1 << 20  # size of the member with the facts
 VECTORS = "realtime_lrp.vectors"  # the member with the features: float16, showing after showing
 MAX_VECTORS = 32 << 20  # bytes of that member
 LARGEST = 6e4  # what float16 holds
@@ -38,7 +38,7 @@ class About(msgspec.Struct, frozen=True):
     labels: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)], ...]
     preprocess: str
     provenance: Provenance
-    shown: tuple[ClassAndCount, ...] = ()  # of each showing: its class, and pictures in `VECTORS`
+    shown: tuple[ClassAndCount, ...] = ()  # each showing's class, and its pictures in `VECTORS`
 
 
 def read_about(path: Path) -> About | None:

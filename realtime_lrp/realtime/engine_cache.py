@@ -20,7 +20,7 @@ from realtime_lrp.system import machine
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-MAX_WEIGHTS = 300e6  # of all kept engines together
+MAX_WEIGHTS = 300e6  # weights of all kept engines together
 MAX_ENGINES = 8  # two are always kept
 ANY_CONTRAST = "0 - rest"  # the target of an engine for contrasts: it decides the precision
 log = logging.getLogger(__name__)

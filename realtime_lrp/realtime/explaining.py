@@ -47,7 +47,7 @@ RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
 TRIES = 3  # after this many failures in a row the engine leaves the GPU
 TOP = 5  # how many of the best classes are named
 LOSS_S = 60.0  # the layer that loses relevance is sought no more often; maps wait for it
-AVERAGED_S = 0.2  # after so long a channel's share that is gone has fallen to 1/e of itself
+AVERAGED_S = 0.2  # time in which a vanished channel's share falls to 1/e
 ADVANTAGE = 0.3  # a channel replaces a shown one once its average share is larger by this part
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ COVER = 128  # the grey of a painted patch
 GRID = 14  # patches along a side of what the network sees
 SHARE = 0.1  # the share of the patches that are flipped
 DRAWS = 3  # how many random choices of patches are tried on each picture
-KEPT = 30  # for so many pictures random patches stay, so that people can see them
+KEPT = 30  # pictures during which random patches stay, so that people can see them
 BLUR = 0.12  # a flipped patch is blurred: the standard deviation, as a share of the longer side
 NEW_SHARE = 0.2  # the weight of each new picture in the means
 

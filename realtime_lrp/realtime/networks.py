@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
 KEPT_UP = 0.8  # the first network keeps up if it explains at least this share of the frames
-LONGEST_REST = 3.0  # in multiples of the time that a map took
+LONGEST_REST = 3.0  # multiples of the time that a map took
 STEP = 1.0  # by how much a rest changes
 
 

@@ -13,7 +13,7 @@ SMOOTHING = 2.0  # deviation in pixels with which pictures are smoothed before t
 DIFFERS = 25  # grey levels by which a colour of a smoothed pixel differs from the empty scene
 EXPLAINED, FEWEST_EXPLAINED = 12, 3  # pictures of each class: at most, and to tell anything
 SMALL, LARGE = 0.005, 0.8  # shares of the area that are no thing: noise; another light or camera
-IN_EVERY_CLASS = 0.5  # of its pictures; a pixel that differs in so many is background, as a hand
+IN_EVERY_CLASS = 0.5  # share of its pictures; a pixel that differs in more is background: a hand
 
 SENTENCES = {
     "thing": "it looks at what was shown",

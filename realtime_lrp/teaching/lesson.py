@@ -30,8 +30,8 @@ ENLARGED = 0.15  # most that a copy is enlarged
 SHIFTED = 0.05  # most that it is shifted, as a part of its side
 LIGHTENED = 0.2  # most that it is lightened or darkened
 
-STEPS = 200  # of Adam over all pictures
-RATE = 0.03  # of Adam
+STEPS = 200  # steps of Adam over all pictures
+RATE = 0.03  # Adam's learning rate
 DECAY = 5e-3  # the penalty on squared weights
 MOMENTUM, SQUARES = 0.9, 0.999  # what Adam keeps of its means, as Kingma and Ba 2015 set it
 

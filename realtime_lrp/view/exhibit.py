@@ -247,7 +247,7 @@ def draw_pad(canvas: np.ndarray, title: str, message: str, typed: int) -> None:
         size = shrunk(size, 6, lambda size: text_width(text, size) <= room)  # noqa: B023
         origin = (columns - text_width(text, size)) // 2, top - round(above * step)
         draw_text(canvas, text, origin, size, colour)
-    apart = step / 3  # of the dots, six in a row
+    apart = step / 3  # distance of the dots, six in a row
     for number in range(typed):
         x = left + (number % 6 + 0.5) * apart
         y = top + step / 2 + (number // 6 - (typed > 6) / 2) * apart

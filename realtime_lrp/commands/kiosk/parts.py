@@ -94,7 +94,7 @@ class RelevancePart:
     """The relevance `thread`, started again while its weights cannot be downloaded."""
 
     def __init__(self, config: Config, stats: Stats, now: float):
-        self.engine: Engine | None = None  # of the newest map; None before the first one
+        self.engine: Engine | None = None  # the newest map's; None before the first
         # What is wrong with a gallery, which is not shown, must not keep the network from loading.
         self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats = stats
@@ -110,7 +110,7 @@ class RelevancePart:
         self.thread.start()
         self._watched_at = now
         self._restart_at: float | None = None
-        self.waiting_since: float | None = None  # for the map of a submitted picture
+        self.waiting_since: float | None = None  # when the picture was submitted
         self._maps = 0
 
     def submit(self, picture: np.ndarray, captured: float, now: float) -> None:

@@ -187,7 +187,7 @@ class App:
         while True:
             waiting, picture = await viewer.next(self.exchange)
             if picture:
-                tenths = min(round(10 * viewer.latency_ms), 2**32 - 1)  # of a millisecond
+                tenths = min(round(10 * viewer.latency_ms), 2**32 - 1)  # tenths of a millisecond
                 waiting.append(b"v" + tenths.to_bytes(4, "little") + picture.value)
             for message in waiting:
                 send: Any = socket.send_text if isinstance(message, str) else socket.send_bytes

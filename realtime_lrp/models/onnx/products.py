@@ -162,7 +162,7 @@ def batch_norm(node: OnnxNode) -> Value:
 def _normalised(
     node: OnnxNode, x: Tensor, axis: int, gamma: np.ndarray | None, beta: np.ndarray | None
 ) -> Tensor:
-    """Mean 0, but for an RMSNormalization, and deviation 1 from `axis` on; then gamma and beta."""
+    """Mean 0 (not RMSNormalization) and deviation 1 from `axis` on; then gamma and beta."""
     x, *arrays = aligned([x, *(one for one in (gamma, beta) if one is not None)])
     # without axes of size 1 in front: TensorFlow joins some norms to one that reads vectors
     shapes = ([*dropwhile((1).__eq__, one.held.shape)] for one in arrays)
@@ -216,7 +216,7 @@ def mean_variance_norm(node: OnnxNode) -> Value:
 
 
 def attention(node: OnnxNode) -> Value:
-    """softmax(scale q k^T + mask) v, of tokens or heads, several of which may share k and v."""
+    """softmax(scale q k^T + mask) v, of tokens, or of heads that may share k and v."""
     parts = [node.tensor(n) for n in range(3)]
     of_tokens = len(parts[0].axes) == 3
     if of_tokens:

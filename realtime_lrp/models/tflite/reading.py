@@ -17,10 +17,10 @@ from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import PICTURES
 from realtime_lrp.relevance.reading.tracing import CannotReadError
 
-MAX_ENTRIES = 1 << 28  # of a tensor, for a picture; few bytes of a file can ask for any number
+MAX_ENTRIES = 1 << 28  # a tensor's, for a picture; few bytes of a file can ask for any number
 
 CLIPPED = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-"""Operations of which older converters leave out the ReLU, where quantised outputs begin at 0."""
+"""Operations whose ReLU older converters leave out if quantised outputs begin at 0."""
 
 
 def load_tflite(path: Path, size: Size, output: str | None) -> tuple[Network, str]:

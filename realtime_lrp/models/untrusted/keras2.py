@@ -34,7 +34,7 @@ OBSOLETE = {
 """Class -> arguments that Keras 3 refuses. They change nothing in inference."""
 
 TRAINING = ("_initializer", "_regularizer", "_constraint")  # ends of arguments for training alone
-SAME_SHAPE = "InputLayer", "Identity", "Normalization", "Rescaling"  # of output and input
+SAME_SHAPE = "InputLayer", "Identity", "Normalization", "Rescaling"  # output like input
 
 # module and class of an operation of Keras 3, and its names of a function's arguments
 Operation = tuple[str, str, dict[str, str]]
@@ -110,7 +110,7 @@ OLD_OPERATIONS = {
 }  # fmt: skip
 """Operation of a TensorFlowOpLayer (TensorFlow 2.0 to 2.3) -> function of TensorFlow."""
 
-DEFAULTS = {"nn.gelu": {"approximate": False}}  # of functions, where Keras 3 has others
+DEFAULTS = {"nn.gelu": {"approximate": False}}  # defaults of functions that differ in Keras 3
 
 IGNORED = (
     "name", "data_format", "conjugate", "training", "mask", "transpose_a", "transpose_b",
@@ -165,7 +165,7 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
     config = part["config"]
     if kind == "Sequential" and isinstance(config, list):  # before Keras 2.2.3
         config = {"name": "sequential", "layers": config}
-    if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # in training only
+    if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # only when training
         kind = "Identity"
         config = {key: config[key] for key in ("name", "dtype") if key in config}
     if kind == "Functional":

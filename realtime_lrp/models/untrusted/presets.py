@@ -29,7 +29,7 @@ HEAD_WEIGHTS = "task.weights.h5"
 CONFIG = "config.json"  # every preset has it, about its backbone; it is looked for in messages only
 PACKAGE = "keras_hub>"  # How the names begin under which KerasHub registers its classes with Keras
 
-MAX_NUMBER = 2**17  # in a description; of classes there are up to 21 843
+MAX_NUMBER = 2**17  # largest number in a description; there are up to 21 843 classes
 MAX_REPEATS = 1000  # The most layers or blocks that one entry of a description may ask for
 
 A_PRESET = (
@@ -37,7 +37,7 @@ A_PRESET = (
     "hub:segformer_b0_ade20k_512."
 )
 EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
-UNUSED = ("label_encoder", "labels", "prediction_decoder")  # of detectors: for training
+UNUSED = ("label_encoder", "labels", "prediction_decoder")  # parts of detectors for training
 
 _REPEATS = re.compile(r"num_(\w+_)?(layers|levels|blocks|repeats|stages)|depths?$|_points$")
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")

@@ -28,7 +28,7 @@ from realtime_lrp.system.files import read_limited
 
 FILE = "saved_model.pb"
 PICTURES = "pictures"  # the operation that stands for them in a flat graph
-MAX_FILE_BYTES = 512 << 20  # of the graph with its constants; weights lie in other files
+MAX_FILE_BYTES = 512 << 20  # the graph with its constants; weights lie in other files
 MAX_NODES = 200_000
 MAX_DEPTH = 50  # How deep functions may call each other. Keras writes 3.
 MAX_EXPANSION = 100  # times the file's size for constants; zeros are written as one number

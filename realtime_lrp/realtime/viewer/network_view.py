@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from realtime_lrp.realtime.engine_cache import EngineChoice
 
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
-OLD_ANSWER_MS = 1000  # from this age of its picture on an answer is marked as old
+OLD_ANSWER_MS = 1000  # an answer is marked as old when its picture reaches this age
 
 
 class NetworkView:
@@ -53,7 +53,7 @@ class NetworkView:
         self.stats = relevance.stats
         self.name = name
         self._capture = capture
-        self._first = first  # of a further network the first one
+        self._first = first  # the first network's view, for a further network
         self._followed: tuple[object, ...] = ()  # what the first was asked for, and both engines
         self.newest: ExplainedFrame | None = None
         self.number = 0  # how many maps there were

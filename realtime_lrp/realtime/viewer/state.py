@@ -80,7 +80,7 @@ class DrawnView:
     """The drawing that is on the screen, and what it shows."""
 
     shown: Item[np.ndarray] | None = None  # the frame, None before the first
-    answer: Result | None = None  # of the newest map; None before the first
+    answer: Result | None = None  # the newest map's; None before the first
     facts: NetworkFacts = NetworkFacts()  # about the network of the answer
     # where the picture stands on the canvas; several boxes side by side
     pictures: tuple[Box, ...] = ()

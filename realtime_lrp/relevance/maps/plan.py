@@ -19,7 +19,7 @@ from realtime_lrp.relevance.network.steps import Handed, Numbered, sum_of_each
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
-CHUNK_BYTES = 512 << 20  # for the activations of a chunk; more at once is not faster on a CPU
+CHUNK_BYTES = 512 << 20  # activations of a chunk; more at once is not faster on a CPU
 
 Perturb = Callable[[tf.Tensor, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]]
 """(x [1, H, W, C], numbers of copies int32 [N], how many copies there are in all) -> the copies

@@ -22,7 +22,7 @@ class Node:
     step: Step
     inputs: tuple[int, ...]
     output: int
-    dtype: tf.DType = tf.float32  # in which it computes, and in which what arrives is kept
+    dtype: tf.DType = tf.float32  # type of its output and of the relevance there
     exact: Step | None = None  # the step that computes the output in float32 where that is rounded
 
     def computing_in(self, dtype: tf.DType, exact_forward: bool) -> "Node":
@@ -67,7 +67,7 @@ class Part(NamedTuple):
     tensor: tf.Tensor
     node: Node | None = None  # None for what starts at the output
     position: int = 0
-    factor: tf.Tensor | None = None  # of a `Multiple`
+    factor: tf.Tensor | None = None  # a `Multiple`'s factor
 
 
 Parts = dict[int, list[Part]]  # number of a tensor -> all that arrives there

@@ -25,7 +25,7 @@ SCORES = ("logits", "probabilities")
 
 PROBES = 64  # how many random values decide what the last operations compute
 
-MAX_ENTRIES = 1 << 22  # of a tensor of random values, and of a matrix that compares classes
+MAX_ENTRIES = 1 << 22  # a tensor of random values, or a matrix that compares classes
 
 EXACT = 0.01  # largest difference between logits of scores and of a softmax or sigmoid, for -4..4
 

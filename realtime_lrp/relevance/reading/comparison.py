@@ -76,7 +76,7 @@ def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> Non
     values = {first: x}
     last_reader = {number: call for call in calls for number in call.inputs}
     for call in calls:
-        inputs = [values[number] for number in call.inputs]  # of Keras: no rounding adds up
+        inputs = [values[number] for number in call.inputs]  # Keras's: no rounding adds up
         computed = call.by_layer(inputs)
         if call.nodes:
             ours = call.by_nodes(inputs)

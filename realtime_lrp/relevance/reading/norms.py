@@ -99,7 +99,7 @@ def as_normalisation(
         return []
     before = next(one for one in candidate.operations if one.type in ROOTS).inputs[0].op
     read = before.inputs if before.type in ("Add", "AddV2") else []
-    added = [constant(one) for one in read if one.name not in values]  # to the variance
+    added = [constant(one) for one in read if one.name not in values]  # the variance's epsilon
     epsilon = next((float(one) for one in added if one is not None and one.shape.rank == 0), 0.0)
     plain = Normalisation(None, None, epsilon, own)
     normal = plain.normalise(tf.constant(a)).numpy().astype(np.float64)

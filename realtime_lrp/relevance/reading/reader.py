@@ -18,7 +18,7 @@ from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
 from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Held, Turned, Value
 
-Values = Sequence[Value | None]  # of an operation's outputs, None for those that nothing reads
+Values = Sequence[Value | None]  # an operation's outputs, None if nothing reads them
 
 Row = Callable[["Reader", tf.Operation], Values]
 """(reader, operation) -> the values of its outputs. A row appends the nodes that compute them."""

@@ -139,7 +139,7 @@ class Chain:
     root: Held
     compute: Callable[[tf.Tensor], tf.Tensor]  # the traced root, float32 -> the value
     last: tf.Operation | None = None  # which computes the value
-    types: tuple[str, ...] = ()  # of all operations
+    types: tuple[str, ...] = ()  # types of all operations
     constants: bool = False  # whether some read constants too
 
 
@@ -205,7 +205,7 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
     attributes = [name for name in names if name not in from_inputs and name[0] != "_"]
     named = _python_names(operation.type, (*(one.name for one in inputs), *attributes))
     fixed = {named[name]: operation.get_attr(name) for name in attributes}
-    lengths = {}  # of inputs that are lists
+    lengths = {}  # lengths of inputs that are lists
     for one in inputs:
         if one.number_attr:
             lengths[one.name] = operation.get_attr(one.number_attr)

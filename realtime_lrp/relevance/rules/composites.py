@@ -113,9 +113,9 @@ class Composite:
         return bound
 
 
-EPSILON = ((any_layer, Epsilon()),)  # of dense layers in every composite named `epsilon_...`
+EPSILON = ((any_layer, Epsilon()),)  # dense layers in every composite named `epsilon_...`
 
-TINY_EPSILON = ((any_layer, Epsilon(attention.STABILISER)),)  # of composites for transformers
+TINY_EPSILON = ((any_layer, Epsilon(attention.STABILISER)),)  # composites for transformers
 
 COMPOSITES: dict[str, Composite] = {
     "zplus": Composite(((input_layer, ZPlusInput()), (any_layer, ZPlus())), absorb_bias=False),

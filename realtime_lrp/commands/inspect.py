@@ -42,7 +42,7 @@ LEGEND = (
     "output. Causes: neurons without inputs to share it among, the epsilon of a rule."
 )
 HEADINGS = (
-    "no", "layer", "type", "rule", "input -> output", "largest\nactivation", "sum\narrived",
+    "layer", "type", "rule", "input -> output", "largest\nactivation", "sum\narrived",
     "handed\ndown", "taken by\nbiases", "lost",
 )  # fmt: skip
 
@@ -200,12 +200,13 @@ def _channel_list(channels: np.ndarray) -> str:
 def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     """One row for each layer; cells are folded where the terminal is too narrow."""
     limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum())
+    digits = max(2, len(str(len(records))))
     rows = []
     for number, one in enumerate(records, 1):
         mark = "! " if abs(one.lost[0]) > limit else ""
         rows.append(
             [
-                f"{number:2}",
+                f"{number:{digits}}",
                 one.name,
                 one.kind,
                 one.rule,
@@ -218,7 +219,7 @@ def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
             ]
         )
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    lines = in_columns(HEADINGS, rows, left=5, width=max(width, 100))
+    lines = in_columns([f"{'no':>{digits}}", *HEADINGS], rows, left=5, width=max(width, 100))
     return [*lines, *([LEGEND] if conserving and any("!" in row[-1] for row in rows) else []), ""]
 
 

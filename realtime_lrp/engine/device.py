@@ -63,7 +63,7 @@ def measure() -> PrecisionTimes:
 
 
 def shortest_times(*runs: Callable[[], object]) -> PrecisionTimes:
-    """Times float32 and bfloat16, if it is there, in turn; the shortest counts: load adds."""
+    """Times float32 and, if it is there, bfloat16 in turn; the shortest time counts."""
     for run in runs:
         run()  # compiles
     taken: list[list[float]] = []

@@ -110,7 +110,7 @@ class Evaluation:
     def _row(
         self, name: str, measured: Callable[[np.ndarray], tuple[np.ndarray, metrics.Values]]
     ) -> metrics.MeasuredRow:
-        """The values of all samples, whose maps and more `measured` gives; and curves."""
+        """The values and curves of all samples; `measured` gives maps and further values."""
         # the order of equal patches does not depend on which rows were measured before
         rng = np.random.default_rng([self._seed, zlib.crc32(name.encode())])
         parts: list[metrics.Values] = []

@@ -61,12 +61,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 LONGEST = (
-    "workers", "serve_page", "saved_models", "viewer_window", "references", "traced", "teach",
-    "onnx", "methods", "kiosk_loop", "evaluate", "video_faults",
-    "serve_limits", "live_relevance", "networks", "layers", "security", "shapes", "video",
-    "hardware", "model_files", "provenance", "explanation", "hub", "config",
-    "sources", "concepts", "relevance", "speed", "documented_commands", "kiosk_screen",
-    "export_onnx", "heads", "packaging", "modes",
+    "serve_page", "viewer_window", "speed", "methods", "workers", "saved_models", "teach", "shapes",
+    "onnx", "traced", "video_faults", "hub", "kiosk_loop", "live_relevance", "evaluate", "layers",
+    "documented_commands", "references", "serve_limits", "networks", "security", "video",
+    "hardware", "model_files", "provenance", "explanation", "config", "sources", "concepts",
+    "relevance", "kiosk_screen", "export_onnx", "heads", "packaging", "modes",
 )  # fmt: skip
 
 

@@ -166,8 +166,8 @@ INSTEAD = {
 """Command -> further words that replace those that need a camera, a download or much time."""
 
 LONG = {
-    "bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve", "--sheet", "--workers",
-    "shapes_vit",
+    "bench", "concepts", "demo", "doctor", "evaluate", "export", "kiosk", "live", "serve",
+    "--sheet", "--workers", "shapes_vit",
 }  # fmt: skip
 """Commands, options and networks that take long."""
 

@@ -10,6 +10,7 @@ import media
 import numpy as np
 import pytest
 from drawing.batch import draw_batch
+from uncompiled import compiled
 
 from realtime_lrp import METHODS, config
 from realtime_lrp.commands.evaluate import report as reports
@@ -179,7 +180,7 @@ def test_a_label_by_name_several_boxes_and_own_rules(run, halves, with_boxes, tm
 
 
 @pytest.mark.release
-@pytest.mark.usefixtures("compiled")
+@compiled()
 def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_path):
     """Every figure is there and within its bounds; composites for transformers are left out."""
     words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})

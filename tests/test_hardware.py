@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+import uncompiled
 from faults.clock import until
 from viewer import Viewer, engine_of
 
@@ -418,7 +419,8 @@ def test_no_map_in_flight_grows_old_while_others_get_their_time(both, monkeypatc
     assert steps == [1, 2, "rest", 3, 4, "rest"]
 
 
-def test_a_function_is_compiled_once_however_many_threads_call_it(compiled):
+@uncompiled.compiled()
+def test_a_function_is_compiled_once_however_many_threads_call_it():
     traced, start = [], threading.Barrier(4)
     lazy = functions.Lazy(lambda: traced.append(1) or 7)
 

@@ -526,11 +526,11 @@ def test_a_real_face_detector_finds_the_face():
     network = load_network(str(SHARED / "models" / "face_slim_320.onnx"), preprocess="-1..1")
     explainer = Explainer(network, composite="epsilon_plus_flat")
     with VideoReader(SHARED / "media" / "person.mkv") as frames:
-        pictures = [cv2.resize(one.picture, (320, 240)) for one in frames][::10]
+        pictures = [cv2.resize(one.picture, (320, 240)) for one in frames][::30]
     for number, picture in enumerate(pictures):
         found = explainer.detections(network.prepare(picture[None]), top=1)
         assert found.count[0] == 1 and found.scores[0, 0] > 0.7
-        if number == 3:
+        if number == 1:
             assert found.scores[0, 0] == pytest.approx(0.995, abs=2e-3)
             y0, x0, y1, x1 = found.boxes[0, 0] / [240, 320, 240, 320]
             np.testing.assert_allclose([x0, x1, y0, y1], [0.428, 0.513, 0.210, 0.365], atol=3e-3)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from faults.cameras import Flag
 from faults.clock import until
+from uncompiled import compiled
 from viewer import engine_of, explained_frame
 
 import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
@@ -703,7 +704,7 @@ def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
 
 
 @pytest.mark.release
-@pytest.mark.usefixtures("compiled")
+@compiled()
 def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
     """With real maps: two drawn symbols are learnt as A and B."""
     drawn = drawings()

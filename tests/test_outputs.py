@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from uncompiled import compiled
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.config.names import COMPOSITES
@@ -116,7 +117,7 @@ def test_every_composite_explains_a_region_by_the_mean_of_its_pixels(composite, 
         assert account.reached + account.biases == pytest.approx(account.started, rel=1e-3)
 
 
-@pytest.mark.usefixtures("compiled")
+@compiled()
 def test_places_regions_and_classes_do_not_retrace(x):
     explainer = Explainer(segmentation(), labels=["background", "cat", "dog"])
     x = x.repeat(2, 1).repeat(2, 2)

@@ -14,6 +14,7 @@ from media import SHARED, needs_files, plain, write_picture, write_video
 from segments import LABELS, coloured, picture
 from test_outputs import segmentation
 from test_viewer_state import mouse, pressed, started
+from uncompiled import compiled
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.values import place
@@ -87,7 +88,7 @@ def test_a_contrast_is_the_difference_of_two_maps_of_the_same_magnitude(method, 
         np.testing.assert_allclose(made.relevance, expected, atol=1e-6)
 
 
-@pytest.mark.usefixtures("compiled")
+@compiled()
 def test_a_contrast_and_places_of_a_batch_do_not_retrace(rng):
     explainer = Explainer(segmentation(), target="top1", contrast=True)
     x = rng.normal(size=(2, 16, 16, 3)).astype(np.float32)

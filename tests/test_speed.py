@@ -11,6 +11,7 @@ import media
 import numpy as np
 import pytest
 import tensorflow as tf
+import uncompiled
 from drawing import draw_picture
 from faults.networks import Bounded, Failing, deep_residual, overflowing
 from keras import layers
@@ -29,8 +30,6 @@ from realtime_lrp.relevance.reading.layers import steps_of
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 SEED = 7
-
-pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def graph_function(function):
@@ -112,6 +111,7 @@ def rectified(first=None, second=None, third=None):
         pytest.param((2, 6, None), METHODS, marks=pytest.mark.release),
     ],
 )
+@uncompiled.compiled()
 def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, names, rng, monkeypatch):
     """Compared with an explainer that uses public operations only."""
     model = rectified(*ceilings)
@@ -126,6 +126,7 @@ def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, names, rng, mon
         assert largest_difference(fast.maps[name], plain.maps[name]) < 1e-5, name
 
 
+@uncompiled.compiled()
 def test_all_frames_are_one_trace(rng):
     """Other pictures, targets and batch sizes, several composites; a pipeline alone is compiled."""
     model = rectified()
@@ -150,6 +151,7 @@ def model():
 
 
 @pytest.mark.parametrize(("samples", "chunk"), [(40, 8), (7, 3)])
+@uncompiled.compiled()
 def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, monkeypatch, rng):
     """40 samples in chunks of 8, 7 in chunks of 3, the last of which is shorter; one trace."""
     x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
@@ -223,6 +225,7 @@ def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
 
 
 @pytest.mark.release
+@uncompiled.compiled()
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     """A table on stdout and all figures in the file; `live` really ran."""
     target = tmp_path / "b.json"
@@ -264,6 +267,7 @@ def grouped():
 
 
 @pytest.mark.parametrize("build", [vgg_like, grouped])
+@uncompiled.compiled()
 def test_the_baseline_gives_our_maps(build, rng):
     keras.utils.set_random_seed(1)
     model = build()
@@ -310,6 +314,7 @@ OPTIONS = {"target": "top1", "low": 0, "high": 255, "samples": 3}
         pytest.param(branched, NAMES, id="branched", marks=pytest.mark.release),
     ],
 )
+@uncompiled.compiled()
 def test_bfloat16_gives_the_maps_of_float32(build, names):
     """Every composite and method runs in one trace; those without cancelling sums agree."""
     model, rng = build(), np.random.default_rng(20)
@@ -339,6 +344,7 @@ def drawings():
     return network, np.asarray(network.prepare(np.stack(pictures)))
 
 
+@uncompiled.compiled()
 def test_auto_gives_the_default_map_of_drawn_pictures(drawings):
     """Relevance alone in bfloat16: correlation 0.999 with float32, class by class."""
     network, x = drawings
@@ -459,6 +465,7 @@ def test_dense_layers_by_epsilon_keep_the_map_of_strong_biases(precision):
 
 @pytest.mark.release
 @pytest.mark.parametrize("build", [vgg_like, branched])
+@uncompiled.compiled()
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     """For batches of two sizes. SmoothGrad is left out: XLA draws other noise."""
     model = build()
@@ -551,11 +558,13 @@ BRIGHT, DARK = np.full((1, 16, 16, 3), 200.0), np.zeros((1, 16, 16, 3))
 def hiding():
     """That network; its scores are finite, because ReLUs turn NaN into 0."""
     model = overflowing()
-    assert np.isfinite(Explainer(model).scores(BRIGHT)).all()
+    with uncompiled.compiled():
+        assert np.isfinite(Explainer(model).scores(BRIGHT)).all()
     return model
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: next(iter(way.values())))
+@uncompiled.compiled()
 def test_every_method_notices_what_a_relu_hides(way, hiding):
     explainer = Explainer(hiding, **way, low=0.0, high=255.0)
     with pytest.raises(NotFiniteError, match=r"Inf in the layer 'second' \(Conv2D\)"):

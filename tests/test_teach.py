@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from media import write_picture, write_video
 from test_viewer_window import Scripted
+from uncompiled import compiled
 
 from realtime_lrp import config
 from realtime_lrp.commands import teach as taught_by
@@ -515,7 +516,7 @@ def test_names_of_classes_are_checked(classes):
         taught_by.begin_lesson(Path("shapes"), classes)
 
 
-@pytest.mark.usefixtures("compiled")
+@compiled()
 def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
     """Two clips are shown one after the other; then answers and file are of the new network."""
     drawn = drawings()

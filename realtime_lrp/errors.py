@@ -101,11 +101,7 @@ _SECRET = re.compile(r"(?i)\b(user\w*|pass\w*|pwd|token|\w*key|auth|secret)=[^&\
 
 
 def masked(text: str) -> str:
-    """Replaces user names, passwords and queries of addresses by ***.
-
-    A password may contain any character, so everything from the start of an address to the last @
-    of the line is replaced.
-    """
+    """Replaces user names, passwords and queries of addresses by ***."""
     return "\n".join(map(_masked_line, text.split("\n")))
 
 
@@ -115,7 +111,7 @@ def _masked_line(line: str) -> str:
         return line
     before = line[: found.end()]
     address = line[found.end() :]
-    at = address.rfind("@")
+    at = address.rfind("@")  # a password may contain any character, also an earlier @
     if at >= 0:
         address = f"***{address[at:]}"
     address = _without_query(found[0], address)

@@ -204,20 +204,19 @@ def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     rows = []
     for number, one in enumerate(records, 1):
         mark = "! " if abs(one.lost[0]) > limit else ""
-        rows.append(
-            [
-                f"{number:{digits}}",
-                one.name,
-                one.kind,
-                one.rule,
-                f"{' + '.join(map(shape_text, one.inputs))} -> {shape_text(one.output)}",
-                f"{one.output.max():.4g}",
-                f"{total(one.arrived):.4g}",
-                f"{one.sums()[0]:.4g}",
-                f"{one.taken_by_biases[0]:.4g}" if conserving else "-",
-                f"{mark}{one.lost[0]:.2g}" if conserving else "-",
-            ]
-        )
+        cells = [
+            f"{number:{digits}}",
+            one.name,
+            one.kind,
+            one.rule,
+            f"{' + '.join(map(shape_text, one.inputs))} -> {shape_text(one.output)}",
+            f"{one.output.max():.4g}",
+            f"{total(one.arrived):.4g}",
+            f"{one.sums()[0]:.4g}",
+            f"{one.taken_by_biases[0]:.4g}" if conserving else "-",
+            f"{mark}{one.lost[0]:.2g}" if conserving else "-",
+        ]
+        rows.append(cells)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
     lines = in_columns([f"{'no':>{digits}}", *HEADINGS], rows, left=5, width=max(width, 100))
     return [*lines, *([LEGEND] if conserving and any("!" in row[-1] for row in rows) else []), ""]

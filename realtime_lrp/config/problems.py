@@ -116,12 +116,9 @@ def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
 
 
 def as_error(problems: list[Problem]) -> Error:
-    """All problems as one error with a line for each; problems of files name file and line.
-
-    Its kind decides the exit code: MissingInputError or UnavailableError where only files are
-    missing, UsageError where only options are wrong, else ConfigError.
-    """
+    """All problems, a line for each, as one error, whose kind decides the exit code."""
     problems = sorted(problems, key=_place)
+    # missing files alone, wrong options alone, else a wrong configuration
     kind: type[Error] = ConfigError
     kinds = {problem.kind for problem in problems}
     if kinds <= {MissingInputError, errors.UnavailableError}:

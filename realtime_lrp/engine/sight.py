@@ -37,13 +37,10 @@ Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[list[FloatBox]]
 
 
 class Sight:
-    """Chooses the region of each picture for an input of `size`, (rows, columns).
-
-    `region_of` explains `fit`; the thing to follow is found on the device `on`, None is the CPU.
-    `fixed` is the configured region, as fractions of a picture.
-    """
+    """Chooses the region of each picture; a thing to follow is found on a device, or the CPU."""
 
     def __init__(self, chosen: Input, size: tuple[int, int], fit: str, on: Device | None = None):
+        # the configured region, as fractions of a picture
         self.fixed = corners(chosen.region) if chosen.region else None
         self._size = size
         self._fit = fit

@@ -73,11 +73,9 @@ stops = _Stops()
 
 
 def raise_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP raise SystemExit(128 + number), SIGINT raise KeyboardInterrupt.
-
-    A signal that is ignored stays so: `nohup` ignores SIGHUP, shells SIGINT for background jobs.
-    """
+    """Makes SIGTERM and SIGHUP raise SystemExit(128 + number), SIGINT raise KeyboardInterrupt."""
     for number in STOPS:
+        # `nohup` ignores SIGHUP, shells SIGINT for background jobs: an ignored signal stays so
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, stops.stop)
     stops.install()

@@ -34,12 +34,12 @@ from realtime_lrp.export.file import (
     computation,
     difference_of,
     exported,
+    frozen,
     graph_of,
     model_of,
     pictures,
     written,
 )
-from realtime_lrp.export.frozen import frozen
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.maps.scale import strength_of
 from realtime_lrp.relevance.maps.strength import strength

@@ -15,7 +15,7 @@ pytest.importorskip("playwright", reason="the extra test is not installed")
 from playwright.sync_api import sync_playwright
 from web import serving_files
 
-from realtime_lrp.commands.export import web_page
+from realtime_lrp.commands.export import run as export
 from realtime_lrp.commands.export.run import run
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.engine.engine import Engine
@@ -81,7 +81,7 @@ def agreement(found, picture):
 
 def test_scripts_become_one_that_needs_no_modules():
     """No import or export is left of the page's script, and what it imports is in it."""
-    script = web_page.bundled("page.js")
+    script = export.bundled("page.js")
     assert not re.search(r"^(import|export) ", script, re.M)
     for name in ("openVideo", "showBlocks", "follow", "timestamp"):
         assert f"function {name}(" in script
@@ -93,9 +93,9 @@ def test_what_is_no_folder_of_ours_is_refused(tmp_path):
     (tmp_path / "page" / "mine.txt").touch()
     with pytest.raises(OutputError, match="mine"):
         list(run(CONFIG, tmp_path / "page", False, True))
-    for name, _ in web_page._all_files():
+    for name in export.CHECKSUMS:
         (tmp_path / name).write_bytes(b"another")
-    with pytest.raises(DamagedInputError, match=web_page.VERSION):
+    with pytest.raises(DamagedInputError, match=export.VERSION):
         list(run(CONFIG, tmp_path / "new", False, False, tmp_path))
     with pytest.raises(UsageError, match="folder"):
         list(run(CONFIG, tmp_path / "a.onnx", False, False, tmp_path))

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from realtime_lrp import errors
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.result import (
-    Aim,
     ConceptRequest,
     ConceptResult,
     MapKind,
@@ -22,13 +22,6 @@ from realtime_lrp.engine.result import (
     ResultMap,
 )
 from realtime_lrp.engine.sight import Begun, PictureEngine, Sight
-from realtime_lrp.errors import (
-    DamagedInputError,
-    NotFiniteError,
-    UnavailableError,
-    UsageError,
-    first_line,
-)
 from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.labels import class_names
@@ -49,9 +42,7 @@ class ExportedExplainer:
       fixed: the target where the file has no other, or None.
     """
 
-    passes = 0
-    flops = 0
-    weights = 0
+    passes = flops = weights = 0
     traces = 1
     unsuited: tuple[str, ...] = ()
     concept_layers: tuple[str, ...] = ()
@@ -68,11 +59,7 @@ class ExportedExplainer:
         self.target = self.read_target(target)
 
     def read_target(self, target: OneTarget) -> Target:
-        """Reads a target; the only one of a file with a fixed target.
-
-        Raises:
-          UsageError: there is no such target.
-        """
+        """Reads a target, see `TargetResolver.read`; the only one of a file with a fixed target."""
         return self.resolve.read(target) if self.fixed is None else self.fixed
 
     def signs_for(self, target: OneTarget, contrast: bool = False) -> tuple[bool, ...]:
@@ -80,7 +67,6 @@ class ExportedExplainer:
         return (self._signed or self.resolve(self.read_target(target)).contrasts,)
 
     def channel_counts(self) -> dict[str, int]:
-        """Layers with channels: none."""
         return {}
 
 
@@ -90,14 +76,12 @@ class NoConcepts:
     layers: tuple[str, ...] = ()
 
     def is_ready(self, wanted: ConceptRequest) -> bool:
-        """Whether a request can be answered at once: by a refusal."""
         return True
 
     def compile(self, wanted: ConceptRequest) -> None:
-        """Does nothing."""
+        pass
 
     def refusal(self, wanted: ConceptRequest | None = None) -> ConceptResult:
-        """Says why there are no channels."""
         return ConceptResult("", problem=NO_CHANNELS)
 
 
@@ -121,7 +105,18 @@ class ExportedEngine(PictureEngine):
     def __init__(self, config: Config, also: Sequence[str] = ()) -> None:
         check_names(config)
         self._file = config.model.name
-        self._session, self._about = _opened(self._file)
+        try:
+            self._session = session_of(self._file, core_count())
+        except ImportError:
+            raise errors.UnavailableError(
+                "Exported explanations need onnxruntime: pip install onnxruntime"
+            ) from None
+        except Exception as error:  # what onnxruntime raises has no common base
+            why = errors.first_line(error)[:200]
+            raise errors.DamagedInputError(
+                f"The file {self._file!r} is damaged ({why}). Export it again."
+            ) from None
+        self._about = Exported.of(self._session, self._file)
         self.files = network_files(config)
         self.gallery: Gallery | None = None
         self.concepts = NoConcepts()
@@ -129,48 +124,40 @@ class ExportedEngine(PictureEngine):
         self.sight = Sight(config.input, self._about.size, self.fit)
 
     def _set(self, config: Config, also: Sequence[str]) -> None:
-        self._check(config, also)
-        about = self._about
-        labels = config.model.labels
-        self.auto_composite = about.composite or config.lrp.composite
-        known = {"method": about.method, "composite": self.auto_composite, "precision": "float32"}
-        self.config = config.changed(lrp=known)
-        own = about.labels if labels is None else class_names(labels)
-        self.network = msgspec.structs.replace(about, labels=own)
-        self.explainer = ExportedExplainer(self.network, config.lrp.target)
-        self.precision = about.precision
-        tolerance = math.inf if about.map.accounted else None  # which layer lost is not known
-        self.kinds = (
-            MapKind(
-                self.name, about.map.by_rules, about.map.difference, about.classes > 1, tolerance
-            ),
-        )
-
-    def _check(self, config: Config, also: Sequence[str]) -> None:
         about = self._about
         lrp = config.lrp
         model = config.model
         own = about.composite or about.method
-        wrong = (
+        ours = lrp.method == "lrp"
+        composites = (AUTO, about.composite)
+        for is_wrong, what in (
             (lrp.method not in ("lrp", about.method), f"The method {lrp.method}"),
-            (
-                lrp.method == "lrp" and lrp.composite not in (AUTO, about.composite),
-                f"The composite {lrp.composite}",
-            ),
-            (bool(also), "Another map beside it"),
+            (ours and lrp.composite not in composites, f"The composite {lrp.composite}"),
+            (also, "Another map beside it"),
             (config.input.at is not None, "A place"),
-            (bool(lrp.layers), "Rules for layers"),
+            (lrp.layers, "Rules for layers"),
             (lrp.precision == "bfloat16", "Another precision"),
             (model.size not in (None, about.size), "Another size"),
             (model.weights is not None, "Other weights"),
             (config.overlay.map == "rgb", "A map by colours"),
-        )
-        for is_wrong, what in wrong:
+        ):
             if is_wrong:
-                raise UsageError(
+                raise errors.UsageError(
                     f"{self._file!r} holds one explanation, {own} of {about.name}. {what} needs "
                     "the network itself: --model NAME, or another export."
                 )
+        self.auto_composite = about.composite or lrp.composite
+        known = {"method": about.method, "composite": self.auto_composite, "precision": "float32"}
+        self.config = config.changed(lrp=known)
+        labels = about.labels if model.labels is None else class_names(model.labels)
+        self.network = msgspec.structs.replace(about, labels=labels)
+        self.explainer = ExportedExplainer(self.network, lrp.target)
+        self.precision = about.precision
+        drawn = about.map
+        tolerance = math.inf if drawn.accounted else None  # which layer lost is not known
+        several = about.classes > 1
+        kind = MapKind(self.name, drawn.by_rules, drawn.difference, several, tolerance)
+        self.kinds = (kind,)
 
     def with_config(self, config: Config, also: Sequence[str] = ()) -> ExportedEngine:
         """The engine for other settings of `overlay`; refuses others of `lrp`."""
@@ -188,10 +175,9 @@ class ExportedEngine(PictureEngine):
         self._run(np.zeros((*self._about.size, 3), np.uint8), None)
 
     def leave_gpu(self, reason: str) -> None:
-        """Does nothing: it computes on the CPU."""
+        pass
 
     def for_each_part(self, function: Callable[[np.ndarray], Any], batch: np.ndarray) -> list[Any]:
-        """A function of a batch."""
         return [function(batch)]
 
     def scores(self, pictures: np.ndarray, place: int | None = None) -> np.ndarray:
@@ -199,24 +185,23 @@ class ExportedEngine(PictureEngine):
         return np.array([self._run(one, None)[0] for one in pictures])
 
     def layers(self, *_: Any) -> list[Any]:
-        """Refuses: single layers need the network itself."""
-        raise UsageError(f"{self._file!r} holds no layers. Give the network itself: --model NAME.")
+        raise errors.UsageError(
+            f"{self._file!r} holds no layers. Give the network itself: --model NAME."
+        )
 
     def begin(
         self,
         pictures: Sequence[np.ndarray] | np.ndarray,
         targets: Sequence[OneTarget] | None = None,
         concepts: ConceptRequest | None = None,
-        prior: np.ndarray | None = None,
         regions: Sequence[Region] | None = None,
-        aim: Aim | None = None,
+        **_: Any,
     ) -> Begun:
-        """Explains pictures, see `Engine.begin`."""
+        """Explains pictures, see `Engine.begin`; what else that takes has no use here."""
         pictures, regions, read = self._seen(pictures, targets, regions)
         refusal = self.concepts.refusal() if concepts else None
-        results = [
-            self._result(*each, refusal) for each in zip(pictures, regions, read, strict=True)
-        ]
+        each = zip(pictures, regions, read, strict=True)
+        results = [self._result(*one, refusal) for one in each]
         return Begun(lambda: results)
 
     def _result(
@@ -224,12 +209,18 @@ class ExportedEngine(PictureEngine):
     ) -> Result:
         resolved = self.explainer.resolve(target)
         drawn = self._about.map
-        weights = _plain(resolved, drawn.from_scores)
-        if weights is None and self.explainer.fixed is None:
-            weights = _weights(resolved, self._run(picture, None)[0], drawn.from_scores)
+        top = resolved.top[0, 0]
+        weights = None
+        if self.explainer.fixed is None and not (top == 1 and resolved.weights.all()):
+            depends = resolved.by_probability.any() and not drawn.from_scores
+            if depends or top < self._about.classes or resolved.rest.any():
+                scores = self._run(picture, None)[0]
+            else:
+                scores = np.zeros(self._about.classes, np.float32)
+            weights = _weights(resolved, scores, drawn.from_scores)
         scores, relevance, account = self._run(picture, weights)
         if not all(np.isfinite(one).all() for one in (scores, relevance, account)):
-            raise NotFiniteError(f"{self._file!r} computes NaN or Inf of this picture.")
+            raise errors.NotFiniteError(f"{self._file!r} computes NaN or Inf of this picture.")
         start = scores * _weights(resolved, scores, True)
         begun = start if drawn.from_scores else _weights(resolved, scores, False)
         strength, scale = strength_of(relevance, self._about.map.stride)
@@ -265,33 +256,6 @@ class ExportedEngine(PictureEngine):
             device=self.device,
             settings=recorded_settings(config, *further),
         )
-
-
-def _opened(file: str) -> tuple[Any, Exported]:
-    try:
-        session = session_of(file, core_count())
-    except ImportError:
-        raise UnavailableError(
-            "Exported explanations need onnxruntime: pip install onnxruntime"
-        ) from None
-    except Exception as error:  # what onnxruntime raises has no common base
-        raise DamagedInputError(
-            f"The file {file!r} is damaged ({first_line(error)[:200]}). Export it again."
-        ) from None
-    return session, Exported.of(session, file)
-
-
-def _plain(target: TargetTensors, from_scores: bool) -> np.ndarray | None:
-    """The weights of a target that does not depend on the scores; zeros for the best class.
-
-    None where they do.
-    """
-    count = target.weights.shape[1]
-    if target.top[0, 0] == 1 and target.weights.all():
-        return np.zeros(count, np.float32)
-    if target.top[0, 0] < count or target.rest.any():
-        return None
-    return None if target.by_probability.any() and not from_scores else target.weights[0]
 
 
 def _weights(target: TargetTensors, scores: np.ndarray, from_scores: bool) -> np.ndarray:

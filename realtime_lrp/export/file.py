@@ -1,20 +1,23 @@
 """Makes the ONNX file of an engine's explanation, and compares it with the explainer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from onnx import helper
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.grappler import tf_optimizer
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
-from realtime_lrp.export.frozen import frozen
 from realtime_lrp.export.rows import ROWS, TYPES
 from realtime_lrp.export.writer import OPSET, Writer
 from realtime_lrp.models.exported import PRODUCER, Exported, MapFacts, session_of
+from realtime_lrp.relevance.network import onednn
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.reader import VideoReader
 
@@ -22,12 +25,13 @@ IR_VERSION = 9
 MOST_BYTES = (1 << 31) - (1 << 20)
 """The largest message of Protocol Buffers, with room for the metadata."""
 
+PASSES = "constfold", "function", "dependency", "arithmetic", "constfold", "dependency"
+OFF = 2
+"""What TensorFlow simplifies a graph by; its layout optimizer is `OFF`."""
+
 LEAST_CORRELATION = 0.999
 COMPARED = 3  # pictures
 NOISE = 6.0  # the deviation of a grey value, in steps of 255
-
-Computed = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""scores [1, classes], relevance [1, H, W], account [3]."""
 
 Compute = Callable[..., Sequence[tf.Tensor]]
 
@@ -46,31 +50,49 @@ def exported(engine: Engine, fixed: bool) -> tuple[bytes, Exported]:
             f"The weights take {model.ByteSize() / 1e9:.1f} GB, and an ONNX file holds 2 GB at "
             "most. Choose a smaller --model."
         )
-    difference = compare(engine, model.SerializeToString(), fixed)
-    said = about(engine, fixed, difference)
-    helper.set_model_props(model, said.metadata())
-    return model.SerializeToString(), said
+    explainer = engine.explainer
+    network = engine.network
+    lrp = engine.config.lrp
+    kind = engine.kinds[0]
+    about = Exported(
+        name=network.name,
+        labels=network.labels,
+        classes=explainer.classes,
+        method=lrp.method,
+        composite=engine.composite if lrp.method == "lrp" else "",
+        target=str(explainer.target) if fixed else "",
+        precision=explainer.precision,
+        size=explainer.input_shape[:2],
+        fit=engine.fit,
+        preprocess=network.preprocess,
+        warning=network.warning,
+        largest_difference=compare(engine, model.SerializeToString(), fixed),
+        map=MapFacts(
+            stride=explainer.stride, signed=explainer.signs_for("top1")[0], by_rules=kind.by_rules,
+            difference=kind.difference, accounted=kind.tolerance is not None,
+            from_scores=explainer.starts_with_scores,
+        ),
+        provenance=engine.provenance(),
+    )  # fmt: skip
+    helper.set_model_props(model, about.metadata())
+    return model.SerializeToString(), about
 
 
 def check(engine: Engine) -> None:
     """Refuses by name what a file cannot hold, see `exported`."""
-    method = engine.config.lrp.method
     if engine.explainer.passes:
         raise UsageError(
-            f"{method} computes the mean of many passes, which a file of fixed operations cannot "
-            "repeat. Choose another --method, such as lrp or gradient.",
+            f"{engine.config.lrp.method} computes the mean of many passes, which a file of fixed "
+            "operations cannot repeat. Choose another --method, such as lrp or gradient.",
             "method",
         )
+    other = "finds boxes, which are explained one by one" if engine.detects else ""
     if engine.explainer.segments:
+        other = "gives classes for every place"
+    if other:
         raise UsageError(
-            f"The network {engine.network.name!r} gives classes for every place. Expected a "
-            "network that names the whole picture.",
-            "model",
-        )
-    if engine.detects:
-        raise UsageError(
-            f"The network {engine.network.name!r} finds boxes, which are explained one by one. "
-            "Expected a network that names the whole picture.",
+            f"The network {engine.network.name!r} {other}. Expected a network that names the whole "
+            "picture.",
             "model",
         )
     if engine.precision != "float32":
@@ -96,7 +118,7 @@ def computation(engine: Engine, fixed: bool) -> tuple[Compute, list[tf.TensorSpe
 
 def written(compute: Compute, inputs: Sequence[tf.TensorSpec], outputs: Sequence[str]) -> Any:
     """The ONNX graph of a function of named tensors; DamagedInputError where a row is missing."""
-    graph, results = frozen(compute, *inputs)
+    graph, computed = frozen(compute, *inputs)
     writer = Writer()
     names = dict[str, str]()
     for op in graph.get_operations():
@@ -104,17 +126,43 @@ def written(compute: Compute, inputs: Sequence[tf.TensorSpec], outputs: Sequence
             made = _write(writer, op, [names[one.name] for one in op.inputs])
             made = [made] if isinstance(made, str) else made
             names |= zip((one.name for one in op.outputs), made, strict=False)
-    tensors = [graph.get_tensor_by_name(one) for one in results]
+    tensors = [graph.get_tensor_by_name(one) for one in computed]
     for name, tensor in zip(outputs, tensors, strict=True):
         writer.nodes.append(helper.make_node("Identity", [names[tensor.name]], [name]))
-    described = [
-        [
-            helper.make_tensor_value_info(name, TYPES[one.dtype], one.shape.as_list())
-            for name, one in zip(names, ends, strict=True)
-        ]
-        for names, ends in (([one.name for one in inputs], inputs), (outputs, tensors))
+    given = {one.name: one for one in inputs}
+    results = dict(zip(outputs, tensors, strict=True))
+    return writer.graph(_described(given), _described(results))
+
+
+def _described(named: Mapping[str, Any]) -> list[Any]:
+    return [
+        helper.make_tensor_value_info(name, TYPES[one.dtype], one.shape.as_list())
+        for name, one in named.items()
     ]
-    return writer.graph(*described)
+
+
+def frozen(function: Callable[..., Any], *inputs: tf.TensorSpec) -> tuple[tf.Graph, list[str]]:
+    """Traces a function of tensors of fixed shapes, optimises its graph, and names its outputs."""
+    with onednn.disabled():
+        traced = tf.function(function, autograph=False).get_concrete_function(*inputs)
+    constant = convert_to_constants.convert_variables_to_constants_v2(
+        traced, lower_control_flow=False
+    )
+    settings = config_pb2.ConfigProto()
+    rewriting = settings.graph_options.rewrite_options
+    rewriting.optimizers.extend(PASSES)
+    rewriting.meta_optimizer_iterations = 2
+    rewriting.min_graph_nodes = -1
+    rewriting.layout_optimizer = OFF
+    described = tf.compat.v1.train.export_meta_graph(
+        graph_def=constant.graph.as_graph_def(), graph=constant.graph
+    )
+    kept = described.collection_def["train_op"].node_list.value
+    kept.extend(one.op.name for one in (*constant.outputs, *constant.inputs))
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(tf_optimizer.OptimizeGraph(settings, described), name="")
+    return graph, [one.name for one in constant.outputs]
 
 
 def model_of(graph: Any) -> Any:
@@ -139,34 +187,6 @@ def _write(writer: Writer, op: tf.Operation, inputs: Sequence[str]) -> str | lis
     )
 
 
-def about(engine: Engine, fixed: bool, difference: float) -> Exported:
-    """The metadata of the file."""
-    explainer = engine.explainer
-    network = engine.network
-    lrp = engine.config.lrp
-    kind = engine.kinds[0]
-    return Exported(
-        name=network.name,
-        labels=network.labels,
-        classes=explainer.classes,
-        method=lrp.method,
-        composite=engine.composite if lrp.method == "lrp" else "",
-        target=str(explainer.target) if fixed else "",
-        precision=explainer.precision,
-        size=explainer.input_shape[:2],
-        fit=engine.fit,
-        preprocess=network.preprocess,
-        warning=network.warning,
-        largest_difference=difference,
-        map=MapFacts(
-            stride=explainer.stride, signed=explainer.signs_for("top1")[0], by_rules=kind.by_rules,
-            difference=kind.difference, accounted=kind.tolerance is not None,
-            from_scores=explainer.starts_with_scores,
-        ),
-        provenance=engine.provenance(),
-    )  # fmt: skip
-
-
 def compare(engine: Engine, file: bytes, fixed: bool) -> float:
     """The largest difference from the explainer's map, as a share of the map's largest entry.
 
@@ -177,20 +197,18 @@ def compare(engine: Engine, file: bytes, fixed: bool) -> float:
       DamagedInputError: a map correlates less than `LEAST_CORRELATION` with the explainer's.
     """
     session = session_of(file)
+    inputs = {} if fixed else {"target": np.zeros(engine.explainer.classes, np.float32)}
     largest = 0.0
     for picture in pictures():
         seen = engine.region(picture.shape[:2]).extract(picture)[None]
-        inputs = {"picture": seen}
-        target: Any = engine.explainer.target
-        if not fixed:
-            inputs["target"] = np.zeros(engine.explainer.classes, np.float32)
-            target = "top1"
-        scores, relevance, account = session.run(None, inputs)
+        scores, relevance, account = session.run(None, {"picture": seen, **inputs})
+        target = engine.explainer.target if fixed else "top1"
         found = engine.explainer(engine.network.prepare(seen), target)
         if not all(np.isfinite(one).all() for one in (scores, relevance, account)):
             raise NotFiniteError("The file computes NaN or Inf. Choose another --composite.")
-        largest = max(largest, difference_of(relevance, found.relevance.sum(-1)))
-        if not agrees(relevance, found.relevance.sum(-1)) or not agrees(scores, found.scores):
+        expected = found.relevance.sum(-1)
+        largest = max(largest, difference_of(relevance, expected))
+        if not agrees(relevance, expected) or not agrees(scores, found.scores):
             raise DamagedInputError(
                 f"The file's map is not the explainer's (difference {largest:.1e} of the largest "
                 "entry). Nothing was written. Choose another --composite or --method."

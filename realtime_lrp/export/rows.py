@@ -6,7 +6,7 @@ in `windows.py`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
@@ -25,24 +25,16 @@ def same(kind: str) -> Row:
     return lambda w, op, *inputs: w.op(kind, *inputs)
 
 
-def reduction(kind: str) -> Callable[..., str]:
-    """A row of sums, means or maxima over axes."""
-
-    def row(w: Writer, op: tf.Operation, a: str, axes: str) -> str:
-        over = w.values(axes).ravel() % max(1, op.inputs[0].shape.rank)
-        return w.op(kind, a, over, keepdims=int(op.get_attr("keep_dims"))) if over.size else a
-
-    return row
+def reduction(kind: str, w: Writer, op: tf.Operation, a: str, axes: str) -> str:
+    """Sums, means or maxima over axes."""
+    over = w.values(axes).ravel() % max(1, op.inputs[0].shape.rank)
+    return w.op(kind, a, over, keepdims=int(op.get_attr("keep_dims"))) if over.size else a
 
 
-def reduction_of_truth(kind: str) -> Row:
-    """A row of whether all, or any, entries are true."""
-
-    def row(w: Writer, op: tf.Operation, a: str, axes: str) -> Any:
-        made = reduction(kind)(w, op, w.op("Cast", a, to=TYPES[tf.int32]), axes)
-        return w.op("Cast", made, to=TYPES[tf.bool])
-
-    return row
+def reduction_of_truth(kind: str, w: Writer, op: tf.Operation, a: str, axes: str) -> str:
+    """Whether all, or any, entries are true."""
+    made = reduction(kind, w, op, w.op("Cast", a, to=TYPES[tf.int32]), axes)
+    return w.op("Cast", made, to=TYPES[tf.bool])
 
 
 def cast(w: Writer, op: tf.Operation, a: str, *_: str) -> str:
@@ -56,21 +48,9 @@ def divide_no_nan(w: Writer, op: tf.Operation, a: str, b: str) -> str:
     return w.op("Where", zero, 0.0, w.op("Div", a, w.op("Where", zero, 1.0, b)))
 
 
-def relu6_grad(w: Writer, op: tf.Operation, r: str, a: str) -> str:
-    """The gradient where a is above 0 and below 6."""
-    passes = w.op("And", w.op("Greater", a, 0.0), w.op("Less", a, 6.0))
-    return w.op("Where", passes, r, 0.0)
-
-
 def of_slope(slope: Callable[[Writer, str], str]) -> Row:
     """A row of an activation's gradient by its output y: r * slope(y)."""
     return lambda w, op, y, r: w.op("Mul", r, slope(w, y))
-
-
-def concat(w: Writer, op: tf.Operation, *inputs: str) -> str:
-    """Joins tensors along an axis."""
-    *parts, axis = inputs
-    return w.op("Concat", *parts, axis=int(w.values(axis)))
 
 
 def pack(w: Writer, op: tf.Operation, *inputs: str) -> str:
@@ -79,24 +59,12 @@ def pack(w: Writer, op: tf.Operation, *inputs: str) -> str:
     return w.op("Concat", *(w.op("Unsqueeze", one, [axis]) for one in inputs), axis=axis)
 
 
-def unpack(w: Writer, op: tf.Operation, a: str) -> list[str]:
-    """Takes a tensor apart along an axis."""
-    axis = op.get_attr("axis")
-    return [w.op("Gather", a, w.constant(np.int64(at)), axis=axis) for at in range(len(op.outputs))]
-
-
 def split(w: Writer, op: tf.Operation, *inputs: str) -> list[str]:
     """Takes a tensor apart into pieces along an axis."""
     a, axis = (inputs[0], inputs[2]) if op.type == "SplitV" else (inputs[1], inputs[0])
     along = int(w.values(axis))
     sizes = [int(one.shape[along]) for one in op.outputs]
     return w.ops("Split", a, sizes, count=len(sizes), axis=along)
-
-
-def slice_(w: Writer, op: tf.Operation, a: str, begin: str, size: str) -> str:
-    """Cuts a block out."""
-    starts = w.values(begin)
-    return w.op("Slice", a, starts, starts + op.outputs[0].shape.as_list())
 
 
 def _ranges(w: Writer, op: tf.Operation, shape: Sequence[int], *bounds: str) -> list[range]:
@@ -171,11 +139,6 @@ def top_k(w: Writer, op: tf.Operation, a: str, k: str) -> list[str]:
     if whole:
         values = w.op("Cast", values, to=TYPES[tf.int32])
     return [values, w.op("Cast", places, to=TYPES[tf.int32])]
-
-
-def arg_max(w: Writer, op: tf.Operation, a: str, axis: str) -> str:
-    """The index of the largest entry."""
-    return cast(w, op, w.op("ArgMax", a, axis=int(w.values(axis)), keepdims=0))
 
 
 def gather(w: Writer, op: tf.Operation, a: str, places: str, axis: str) -> str:
@@ -256,16 +219,6 @@ def batch_to_space(w: Writer, op: tf.Operation, a: str, block: str, crops: str) 
     return w.op("Slice", a, cut[:, 0], cut[:, 0] + size, [1, 2])
 
 
-def one_hot(w: Writer, op: tf.Operation, a: str, depth: str, on: str, off: str) -> str:
-    """A value at an index, another one elsewhere."""
-    values = w.constant(np.stack([w.values(off), w.values(on)]))
-    return w.op("OneHot", a, w.values(depth).reshape(1), values, axis=op.get_attr("axis"))
-
-
-def _one_minus(w: Writer, y: str) -> str:
-    return w.op("Sub", 1.0, y)
-
-
 SAME = {
     "Abs": "Abs", "Add": "Add", "AddN": "Sum", "AddV2": "Add", "BiasAdd": "Add", "Ceil": "Ceil",
     "Cos": "Cos", "Div": "Div", "Elu": "Elu", "Equal": "Equal", "Erf": "Erf", "Exp": "Exp",
@@ -282,7 +235,7 @@ SAME = {
 
 ROWS: dict[str, Row] = {
     **{name: same(kind) for name, kind in SAME.items()},
-    **{name: reduction(f"Reduce{name}") for name in ("Sum", "Mean", "Max", "Min", "Prod")},
+    **{name: partial(reduction, f"Reduce{name}") for name in ("Sum", "Mean", "Max", "Min", "Prod")},
     **WINDOWS,
     **dict.fromkeys(
         ("Identity", "StopGradient", "PreventGradient", "EnsureShape"), lambda w, op, a, *_: a
@@ -293,45 +246,60 @@ ROWS: dict[str, Row] = {
     **dict.fromkeys(("Split", "SplitV"), split),
     **dict.fromkeys(("ResizeBilinear", "ResizeNearestNeighbor"), resize),
     **dict.fromkeys(("ResizeBilinearGrad", "ResizeNearestNeighborGrad"), resize_back),
-    "All": reduction_of_truth("ReduceMin"),
-    "Any": reduction_of_truth("ReduceMax"),
-    "ArgMax": arg_max,
+    "All": partial(reduction_of_truth, "ReduceMin"),
+    "Any": partial(reduction_of_truth, "ReduceMax"),
+    "ArgMax": lambda w, op, a, axis: cast(
+        w, op, w.op("ArgMax", a, axis=int(w.values(axis)), keepdims=0)
+    ),
     "BatchToSpaceND": batch_to_space,
     "BroadcastTo": lambda w, op, a, shape: w.op("Expand", a, op.outputs[0].shape.as_list()),
     "Cast": cast,
-    "ConcatV2": concat,
+    "ConcatV2": lambda w, op, *parts: w.op("Concat", *parts[:-1], axis=int(w.values(parts[-1]))),
     "Const": lambda w, op: w.constant(tf.make_ndarray(op.get_attr("value"))),
     "DivNoNan": divide_no_nan,
     "Einsum": lambda w, op, *inputs: w.op(
         "Einsum", *inputs, equation=op.get_attr("equation").decode()
     ),
-    "Erfc": lambda w, op, a: _one_minus(w, w.op("Erf", a)),
+    "Erfc": lambda w, op, a: w.op("Sub", 1.0, w.op("Erf", a)),
     "Expm1": lambda w, op, a: w.op("Sub", w.op("Exp", a), 1.0),
     "GatherV2": gather,
     "LeakyRelu": lambda w, op, a: w.op("LeakyRelu", a, alpha=op.get_attr("alpha")),
     "Log1p": lambda w, op, a: w.op("Log", w.op("Add", a, 1.0)),
     "NotEqual": lambda w, op, a, b: w.op("Not", w.op("Equal", a, b)),
-    "OneHot": one_hot,
+    "OneHot": lambda w, op, a, depth, on, off: w.op(
+        "OneHot",
+        a,
+        w.values(depth).reshape(1),
+        w.constant(np.stack([w.values(off), w.values(on)])),
+        axis=op.get_attr("axis"),
+    ),
     "Pack": pack,
     "Placeholder": lambda w, op: op.name,
     "ReciprocalGrad": of_slope(lambda w, y: w.op("Neg", w.op("Mul", y, y))),
     "Relu6": lambda w, op, a: w.op("Clip", a, 0.0, 6.0),
-    "Relu6Grad": relu6_grad,
+    "Relu6Grad": lambda w, op, r, a: w.op(
+        "Where", w.op("And", w.op("Greater", a, 0.0), w.op("Less", a, 6.0)), r, 0.0
+    ),
     "ReluGrad": lambda w, op, r, a: w.op("Where", w.op("Greater", a, 0.0), r, 0.0),
     "Rsqrt": lambda w, op, a: w.op("Reciprocal", w.op("Sqrt", a)),
     "RsqrtGrad": of_slope(lambda w, y: w.op("Mul", w.op("Mul", y, w.op("Mul", y, y)), -0.5)),
-    "SigmoidGrad": of_slope(lambda w, y: w.op("Mul", y, _one_minus(w, y))),
-    "Slice": slice_,
+    "SigmoidGrad": of_slope(lambda w, y: w.op("Mul", y, w.op("Sub", 1.0, y))),
+    "Slice": lambda w, op, a, begin, size: w.op(
+        "Slice", a, w.values(begin), w.values(begin) + op.outputs[0].shape.as_list()
+    ),
     "SpaceToBatchND": space_to_batch,
     "SqrtGrad": of_slope(lambda w, y: w.op("Div", 0.5, y)),
     "Square": lambda w, op, a: w.op("Mul", a, a),
     "SquaredDifference": lambda w, op, a, b: w.op("Pow", w.op("Sub", a, b), 2.0),
     "StridedSlice": strided_slice,
     "StridedSliceGrad": strided_slice_grad,
-    "TanhGrad": of_slope(lambda w, y: _one_minus(w, w.op("Mul", y, y))),
+    "TanhGrad": of_slope(lambda w, y: w.op("Sub", 1.0, w.op("Mul", y, y))),
     "Tile": lambda w, op, a, times: w.op("Tile", a, w.values(times)),
     "TopKV2": top_k,
     "Transpose": lambda w, op, a, order: w.op("Transpose", a, perm=w.values(order).tolist()),
-    "Unpack": unpack,
+    "Unpack": lambda w, op, a: [
+        w.op("Gather", a, w.constant(np.int64(at)), axis=op.get_attr("axis"))
+        for at in range(len(op.outputs))
+    ],
 }
 """TensorFlow operation -> what writes it."""

@@ -57,20 +57,19 @@ def save(
     folder = os.fspath(folder)
     if not isinstance(folder, str) or not folder or "\0" in folder:
         raise UsageError(f"Expected the name of a folder. Received {folder!r}.")
-    names = output_names(also)
+    names = ["scores", "relevance", *(re.sub(r"\W", "_", name) for name in also)]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"Two outputs would be called {twice!r}. Give each map once.", "map")
 
-    def scores_and_maps(x: tf.Tensor, target: TargetTensors) -> list[tf.Tensor]:
-        found = compute(x, target)
+    def scores_and_maps(x: tf.Tensor, index: tf.Tensor | None = None) -> list[tf.Tensor]:
+        found = compute(x, target if index is None else _one_each(x, index, target))
         return [found.scores, *found.maps]
 
     pictures = tf.TensorSpec([None, *shape], tf.float32, name="x")
     classes = tf.TensorSpec([None], tf.int32, name="target")
     with onednn.disabled():
-        own = _traced(lambda x: scores_and_maps(x, target), pictures)
-        by_class = _traced(
-            lambda x, index: scores_and_maps(x, _one_each(x, index, target)),
-            pictures, classes,
-        )  # fmt: skip
+        own = _traced(scores_and_maps, pictures)
+        by_class = _traced(scores_and_maps, pictures, classes)
     weights = _variables(own, by_class)
     signatures = {
         "serving_default": _over_variables(own, weights, names, pictures),
@@ -78,6 +77,11 @@ def save(
     }
     module = tf.Module()
     module.weights = list(weights.values())  # what the module holds is saved
+    digest = hashlib.sha256()
+    for weight in module.weights:
+        digest.update(weight.numpy().tobytes())
+    model = msgspec.structs.replace(provenance.model, sha256={"weights": digest.hexdigest()})
+    provenance = msgspec.structs.replace(provenance, model=model)
     with (
         atomic_folder(folder, overwrite=True, mark=NONE_OF_OURS) as part,
         tempfile.TemporaryDirectory() as lent,
@@ -85,8 +89,7 @@ def save(
         if labels is not None:
             lines = [" ".join(label.split()) for label in labels]
             module.labels = _asset(lines, os.path.join(lent, "labels.txt"))
-        made = with_weights_hash(provenance, module.weights)
-        module.provenance = _asset([made.as_json()], os.path.join(lent, PROVENANCE))
+        module.provenance = _asset([provenance.as_json()], os.path.join(lent, PROVENANCE))
         try:
             tf.saved_model.save(module, os.fspath(part), signatures)
         except tf.errors.OpError as error:
@@ -96,44 +99,39 @@ def save(
             ) from error
 
 
+def _asset(lines: Sequence[str], file: str) -> tf.saved_model.Asset:
+    """A file of lines that is copied into the SavedModel."""
+    with open(file, "w", encoding="utf-8") as opened:
+        opened.writelines(f"{line}\n" for line in lines)
+    return tf.saved_model.Asset(file)
+
+
 def of_one_picture(
     plan: Plan, before: Callable[[tf.Tensor], tf.Tensor], fixed: TargetTensors | None
 ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Makes (picture, target) -> scores [1, classes], relevance [1, H, W] and account [3].
 
     `before` is picture, uint8 [1, H, W, 3], -> x. The target is float32 [classes], the weight of
-    each class; zeros stand for the most probable class. With a `fixed` target there is no such
-    input. Relevance is summed over the channels. The account: what started, what reached the
-    pixels, what biases took.
+    each class, zeros the most probable class; with a `fixed` one there is no such input. The
+    account: what started, what reached the pixels, what biases took.
     """
     graph = plan.graph
 
     def explain(picture: tf.Tensor, *weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         x = before(picture)
         tensors = graph.forward(x)
-        result = plan(x, tensors, fixed or _weighed(*weights))
+        target = fixed
+        if target is None:
+            given = tf.reduce_any(weights[0] != 0)
+            top = tf.where(given, weights[0].shape[0], 1)
+            target = TargetTensors(tf.where(given, weights[0], 1.0)[None], top[None, None])
+        result = plan(x, tensors, target)
         relevance = tf.reduce_sum(tf.cast(result.relevance, tf.float32), -1)
         started, _, taken = tf.unstack(result.account[0])
         account = tf.stack([started, tf.reduce_sum(relevance), taken])
         return graph.scores(tensors), relevance, account
 
     return explain
-
-
-def _weighed(weights: tf.Tensor) -> TargetTensors:
-    """The target of weights [classes]; of zeros the most probable class."""
-    given = tf.reduce_any(weights != 0)
-    top = tf.where(given, weights.shape[0], 1)
-    return TargetTensors(tf.where(given, weights, 1.0)[None], top[None, None])
-
-
-def output_names(also: Sequence[str]) -> list[str]:
-    """The names of the outputs; other characters than letters, digits and _ become _."""
-    names = ["scores", "relevance", *(re.sub(r"\W", "_", name) for name in also)]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise UsageError(f"Two outputs would be called {twice!r}. Give each map once.", "map")
-    return names
 
 
 def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> ConcreteFunction:
@@ -196,13 +194,6 @@ def _over_variables(
     return _traced(function, *inputs)
 
 
-def _asset(lines: Sequence[str], file: str) -> tf.saved_model.Asset:
-    """A file of lines that is copied into the SavedModel."""
-    with open(file, "w", encoding="utf-8") as opened:
-        opened.writelines(f"{line}\n" for line in lines)
-    return tf.saved_model.Asset(file)
-
-
 ARGUMENTS = {f"lrp.{name}": name for name in Lrp.model_fields} | {
     f"model.{name}": name for name in ("size", "output_activation", "scores")
 }
@@ -214,15 +205,12 @@ def explainer_provenance(
 ) -> Provenance:
     """The record of an explainer; its settings are `arguments` that are not at their defaults.
 
-    The target is kept in any case. So is the composite where the method is lrp; other methods do
-    not use it.
+    The target, and the composite where the method is lrp, are kept in any case.
     """
     given = {key: _plain(arguments[name]) for key, name in ARGUMENTS.items()}
     settings = {key: value for key, value in given.items() if value != FIELDS[key].default}
-    settings["lrp.target"] = target
     composite = given["lrp.composite"] if given["lrp.method"] == "lrp" else None
-    settings["lrp.composite"] = composite
-    settings = {key: value for key, value in settings.items() if value is not None}
+    settings |= {"lrp.target": target, "lrp.composite": composite}
     return Provenance(
         version=__version__,
         tensorflow=tf.__version__,
@@ -235,17 +223,8 @@ def explainer_provenance(
         target=target,
         device=None,
         precision=precision,
-        settings=settings,
+        settings={key: value for key, value in settings.items() if value is not None},
     )
-
-
-def with_weights_hash(provenance: Provenance, weights: Sequence[tf.Variable]) -> Provenance:
-    """The record with the SHA-256 of all weights, one after the other."""
-    digest = hashlib.sha256()
-    for weight in weights:
-        digest.update(weight.numpy().tobytes())
-    model = msgspec.structs.replace(provenance.model, sha256={"weights": digest.hexdigest()})
-    return msgspec.structs.replace(provenance, model=model)
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,7 @@ import uncompiled
 from faults.clock import VirtualClock, until
 
 from realtime_lrp.system import machine
-from realtime_lrp.system.call import call_in_child
+from realtime_lrp.system.child import call_in_child
 
 sys.dont_write_bytecode = False
 gc.disable()  # what is imported is no garbage; on again when the tests are collected

@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 
 PR_SET_CHILD_SUBREAPER = 36
 MODULES = [
-    "realtime_lrp.commands.video.recoding", "realtime_lrp.system.call",
+    "realtime_lrp.commands.video.recoding", "realtime_lrp.system.child",
     "realtime_lrp.video.picture_process",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""

@@ -30,8 +30,8 @@ from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.reading import layers as rules
-from realtime_lrp.system import call, machine
-from realtime_lrp.system.call import call_in_child
+from realtime_lrp.system import child, machine
+from realtime_lrp.system.child import call_in_child
 
 
 @pytest.fixture
@@ -477,7 +477,7 @@ def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
 def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
     dense().save(path := tmp_path / "Ann's.keras")
     monkeypatch.setattr(hdf5_check, "BASE_CPU_S", 0.01)
-    monkeypatch.setattr(call, "module_command", lambda module: ["sleep", "600"])
+    monkeypatch.setattr(child, "module_command", lambda module: ["sleep", "600"])
     with pytest.raises(DamagedInputError, match=re.escape(f"{str(path)!r} makes the decoder hang")):
         load_weights(dense(), path)
 

@@ -17,14 +17,14 @@ from faults.cameras import Awaited, Device, Scripted, World
 from faults.clock import SkippingClock, until
 from faults.server import MjpegServer
 
-from realtime_lrp.errors import MissingInputError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError
 from realtime_lrp.realtime import capture as capture_module
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, Capture
 from realtime_lrp.system.child import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, picture_process
 from realtime_lrp.video.cameras import Camera
-from realtime_lrp.video.picture_process import FROM_CHILD, ChildSource, Facts, Given, Next
+from realtime_lrp.video.picture_process import ChildSource, Facts, Given, Next
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source, Timeline
@@ -385,18 +385,18 @@ def test_a_child_that_was_taken_over_can_do_no_more_than_fail(stop, monkeypatch)
         (Given(FACTS, (1 << 20, 1 << 20, 3)), no_picture),
         (Given(FACTS, picture=np.zeros((4, 4), np.uint8)), no_picture),
         (Given(FACTS, picture=np.zeros((4, 4, 3), np.float32)), no_picture),
-        (Facts("", True, True, 1, Timeline(float("nan"), 1.0, "seconds")), no_message),
-        (Facts("", True, True, 1, Timeline(0.0, -1.0, "seconds")), no_message),
+        (Given(Facts("", True, True, 1, 0.0, Timeline(float("nan"), 1.0, "seconds"))), no_message),
+        (Given(Facts("", True, True, 1, 0.0, Timeline(0.0, -1.0, "seconds"))), no_message),
         (Failed("SystemExit", "a bad word"), "failed .a bad word"),
         (Next(), "ended .it sent an invalid message"),
     ):
         data = io.BytesIO()
-        for message in (FACTS, sent):
-            Channel(data, data, FROM_CHILD).send(message)
+        for message in (Given(FACTS), sent):
+            Channel(data, data, None).send(message)
         script = f"import os, sys\nos.write(1, {data.getvalue()!r})\nsys.stdin.read()"
         command = [sys.executable, "-c", script]
         monkeypatch.setattr(picture_process, "module_command", lambda *_, told=command: told)
-        refused = pytest.raises(UnavailableError, match=told)
+        refused = pytest.raises((DamagedInputError, UnavailableError), match=told)
         with ChildSource(Synthetic, [""], stop) as source, refused:
             source.read()
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from faults.server import OK, Server
 from web import serving_files
-from worker import FakeParent, job_for, recode
+from worker import recode
 
-from realtime_lrp.commands.video.recoding import PictureBatch, Recoder
 from realtime_lrp.realtime.capture import LOST, WAITING, Capture
 from realtime_lrp.video import streams
 from realtime_lrp.video.files import VIDEOS, inputs_of
@@ -363,10 +362,9 @@ def test_pictures_are_seen_with_square_pixels(aspect, tmp_path):
     for fit in ("crop", "letterbox"):
         seen = []
         for name in ("in.mp4", "square.mkv"):
-            parent, film = FakeParent(), tmp_path / f"{name}.mp4"
-            job = job_for(tmp_path / name, film, fit=fit)
-            Recoder(job, parent, parent.maps).run()
-            seen += [m.pictures[0].astype(int) for m in parent.sent if isinstance(m, PictureBatch)]
+            pictures = []
+            recode(tmp_path / name, tmp_path / f"{name}.mp4", seen=pictures, fit=fit)
+            seen.append(pictures[0].astype(int))
         assert np.abs(seen[0] - seen[1]).mean() < 5
     with av.open(tmp_path / "in.mp4.mp4") as film:
         assert film.streams.video[0].sample_aspect_ratio == aspect

@@ -28,7 +28,7 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.capture import SourceThread as ReadingThread
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.results.resume import fingerprint
-from realtime_lrp.system.child import Channel, module_command
+from realtime_lrp.system.child import Alive, Channel, module_command
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video import reader, recorder
 from realtime_lrp.video.recorder import KEPT_FREE, Recorder
@@ -117,7 +117,9 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     film.touch(), lines.touch(), maps.mkdir(), (maps / "maps_000000.npz").touch()
     command = module_command(recoding.__name__)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    channel = Channel(process.stdout, process.stdin, recoding.FROM_CHILD)
+    channel = Channel(
+        process.stdout, process.stdin, recoding.Opened | recoding.PictureBatch | Alive
+    )
     channel.send(job_for(source, film, container=".mp4", parts=(film, lines, maps)))
     while not isinstance(message := channel.receive(), recoding.PictureBatch):
         pass
@@ -125,12 +127,12 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     answer = recoding.BatchMaps((one,) * len(message.pictures))
     channel.send(answer)
     sent = io.BytesIO()
-    Channel(sent, sent, recoding.TO_CHILD).send(answer)
+    Channel(sent, sent, None).send(answer)
     process.stdin.write(sent.getvalue()[:-20])
     process.stdin.flush()
     process.stdin.close()
     process.stdout.close()
-    assert process.wait(60) == 1
+    assert process.wait(60) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["in.mp4"]
 
 
@@ -143,11 +145,11 @@ def scripted(monkeypatch, tmp_path, code):
 FAULTY = """
 import os, signal, time
 from realtime_lrp.video import reader
-frames = reader.VideoReader._items
+frames = reader.VideoReader.items
 def faulty(self, sound):
     globals().get(os.path.basename(self._path)[:-4], int)()
     return frames(self, sound)
-reader.VideoReader._items = faulty
+reader.VideoReader.items = faulty
 """
 
 
@@ -293,21 +295,23 @@ def failing(owner, method, name, applies=lambda *arguments: True):
         return whole(self, *arguments)
     setattr(owner, method, call)
 
-decoded, begun = recoding.Recoder._decoded, recoding.Recoder.__init__
+decoded, received = recoding.Recoder._decoded, child.Channel.receive
 def named(self, reader):
     for item in decoded(self, reader):
         fails("decode")
         yield item
     fails("decode")
-def begins(self, job, *arguments):
+def listens(self):
     global fault
-    fault = job.source.stem
-    begun(self, job, *arguments)
-recoding.Recoder._decoded, recoding.Recoder.__init__ = named, begins
+    fails("listen")
+    message = received(self)
+    if isinstance(message, recoding.RecodingOrder):
+        fault = message.source.stem
+    return message
+recoding.Recoder._decoded, child.Channel.receive = named, listens
 failing(recoding.VideoWriter, "write", "write")
-failing(child.Channel, "receive", "listen")
-failing(child.Channel, "send", "tell", lambda self, message: isinstance(message, recoding.Written))
-recoding.WRITTEN_EVERY_S = 0.0
+failing(child.Channel, "send", "tell", lambda self, message: isinstance(message, child.Alive))
+recoding.ALIVE_EVERY_S = 0.0
 recoding.main()
 """
 

@@ -21,12 +21,12 @@ from media import recording
 from program import start
 from uncompiled import compiled
 
-import realtime_lrp.system.object_store as module
 from realtime_lrp import errors
 from realtime_lrp.commands.video import cluster
 from realtime_lrp.commands.video.cluster import make_film, share_of
 from realtime_lrp.errors import FullDiskError, OutputError, TemporaryError, UnavailableError
-from realtime_lrp.system.object_store import ObjectStore, is_stored, local_path
+from realtime_lrp.system import object_store as store
+from realtime_lrp.system.object_store import is_stored, local_path
 
 
 class HereCluster:
@@ -352,17 +352,17 @@ def server():
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-the-test")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        ObjectStore("s3://bucket")._files.mkdir("bucket")
+        store.file_system("s3").mkdir("bucket")
         yield address
     running.stop()
 
 
 @pytest.fixture
-def store(server):
-    """The store; what a test leaves in its bucket goes."""
-    yield (made := ObjectStore("s3://bucket"))
-    for name in made.names("s3://bucket"):
-        made._files.rm_file(f"bucket/{name}")
+def bucket(server):
+    """The file system of the store; what a test leaves in its bucket goes."""
+    yield (files := store.file_system("s3"))
+    for name in store.sizes_below("s3://bucket"):
+        files.rm_file(f"bucket/{name}")
 
 
 @pytest.fixture
@@ -385,7 +385,7 @@ def test_addresses_are_told_from_paths():
         local_path("file://a.mp4")
 
 
-def test_inputs_are_found_by_name_folder_and_glob(store, film):
+def test_inputs_are_found_by_name_folder_and_glob(bucket, film):
     """A folder gives its videos, a glob all that match, a name with brackets itself."""
     names = ["b.mp4", "a.MKV", "a.txt", ".hidden.mp4", "sub/c.mp4", "d[1].mp4", "ü é.mp4"]
     for name in names:
@@ -408,7 +408,7 @@ def test_inputs_are_found_by_name_folder_and_glob(store, film):
             found(word)
 
 
-def test_an_object_is_fetched_whole_or_refused(store, film, tmp_path, monkeypatch):
+def test_an_object_is_fetched_whole_or_refused(bucket, film, tmp_path, monkeypatch):
     """What broke off, changed meanwhile or does not fit is an error."""
     store.upload(film, "s3://bucket/a.mp4")
     (found,) = store.find("s3://bucket/a.mp4", VIDEOS, "video")
@@ -420,10 +420,10 @@ def test_an_object_is_fetched_whole_or_refused(store, film, tmp_path, monkeypatc
         raise ConnectionResetError("the connection broke")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._files, "get_file", broken)
+        patch.setattr(bucket, "get_file", broken)
         with pytest.raises(errors.TransferError, match="broke"):
             store.fetch(found, target)
-    full = shutil.disk_usage(tmp_path)._replace(free=module.KEPT_FREE)
+    full = shutil.disk_usage(tmp_path)._replace(free=store.KEPT_FREE)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: full)
         with pytest.raises(errors.TransferError, match="TMPDIR"):
@@ -432,12 +432,12 @@ def test_an_object_is_fetched_whole_or_refused(store, film, tmp_path, monkeypatc
     store.upload(film, "s3://bucket/a.mp4")
     with pytest.raises(errors.DamagedInputError, match="has changed"):
         store.fetch(found, target)
-    store._files.rm_file("bucket/a.mp4")
+    bucket.rm_file("bucket/a.mp4")
     with pytest.raises(errors.MissingInputError):
         store.fetch(found, target)
 
 
-def test_an_upload_that_breaks_changes_nothing(store, film, monkeypatch):
+def test_an_upload_that_breaks_changes_nothing(bucket, film, monkeypatch):
     address = "s3://bucket/out/a.mp4"
     store.upload(film, address)
     film.write_bytes(b"new" * 2**22)  # uploaded in several parts
@@ -447,12 +447,12 @@ def test_an_upload_that_breaks_changes_nothing(store, film, monkeypatch):
 
     monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *_, **__: 5 * 2**20)
     with monkeypatch.context() as patch:
-        patch.setattr(type(store._files), "_upload_file_part_concurrent", broken)
+        patch.setattr(type(bucket), "_upload_file_part_concurrent", broken)
         with pytest.raises(errors.TransferError, match="broke"):
             store.upload(film, address)
     assert store.read_all([address]) == [ROOM]
     store.upload(film, address)
-    assert store.names("s3://bucket/out") == {"a.mp4": 3 * 2**22}
+    assert store.sizes_below("s3://bucket/out") == {"a.mp4": 3 * 2**22}
 
 
 def check_keys(server, after):
@@ -461,10 +461,10 @@ def check_keys(server, after):
     urlopen(Request(f"{server}/moto-api/reset-auth", after.encode(), head)).close()
 
 
-def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, monkeypatch):
+def test_no_bucket_no_permission_and_no_credentials_say_so(bucket, server, film, monkeypatch):
     """Inputs end with 66, outputs with 73; no message shows a secret."""
     with pytest.raises(errors.OutputError, match="no such bucket"):
-        store.names("s3://nobody/out")
+        store.sizes_below("s3://nobody/out")
     with pytest.raises(errors.OutputError, match="no such bucket"):
         store.upload(film, "s3://nobody/a.mp4")
 
@@ -478,7 +478,7 @@ def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, 
     try:
         find = lambda: store.find("s3://bucket/a.mp4", VIDEOS, "video")  # noqa: E731
         refused(find, errors.MissingInputError, "permission")
-        refused(lambda: store.names("s3://bucket/out"), errors.OutputError, "permission")
+        refused(lambda: store.sizes_below("s3://bucket/out"), errors.OutputError, "permission")
         refused(lambda: store.upload(film, "s3://bucket/b.mp4"), errors.OutputError, "permission")
     finally:
         check_keys(server, "Infinity")
@@ -486,29 +486,29 @@ def test_no_bucket_no_permission_and_no_credentials_say_so(store, server, film, 
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, os.devnull)
-    store._files.clear_instance_cache()
-    refused(lambda: ObjectStore(OUT).names("s3://bucket"), errors.OutputError, "no credentials")
-    store._files.clear_instance_cache()
+    bucket.clear_instance_cache()
+    refused(lambda: store.sizes_below("s3://bucket"), errors.OutputError, "no credentials")
+    bucket.clear_instance_cache()
 
 
 def test_a_store_that_cannot_be_reached_is_a_matter_of_time(server, film, monkeypatch):
     """Asking ends with 75, "start me again"; a copy that breaks off with 74."""
-    monkeypatch.setattr(module, "ATTEMPTS", 1)
+    monkeypatch.setattr(store, "ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    far = ObjectStore("s3://bucket")
-    far._files.retries = 1
+    far = store.file_system("s3")
+    far.retries = 1
     for action, kind in (
-        (lambda: far.names("s3://bucket/out"), errors.TemporaryError),
-        (lambda: far.upload(film, "s3://bucket/a.mp4"), errors.TransferError),
+        (lambda: store.sizes_below("s3://bucket/out"), errors.TemporaryError),
+        (lambda: store.upload(film, "s3://bucket/a.mp4"), errors.TransferError),
     ):
         with pytest.raises(errors.Error, match="connect") as error:
             action()
         assert type(error.value) is kind
-    far._files.clear_instance_cache()
+    far.clear_instance_cache()
 
 
 @pytest.fixture
-def store_job(run, store, tmp_path, tiny_model, monkeypatch):
+def store_job(run, bucket, tmp_path, tiny_model, monkeypatch):
     """Runs a store_job with one recording in the store, in this process; gives also the cluster."""
     store.upload(recording(tmp_path / "a.mp4", count=3), "s3://bucket/in/a.mp4")
 
@@ -524,7 +524,7 @@ def store_job(run, store, tmp_path, tiny_model, monkeypatch):
 WANTED = {".a.mp4.resume.json", "a.mp4", "a.jsonl", "maps/a/maps_000000.npz"}
 
 
-def test_a_job_reads_from_and_writes_into_the_store(store_job, store, run, tmp_path, tiny_model):
+def test_a_job_reads_from_and_writes_into_the_store(store_job, bucket, run, tmp_path, tiny_model):
     """Film, sidecar and maps are those of one process; a second run skips them."""
     (tmp_path / "broken.mp4").write_bytes(b"no film")
     store.upload(tmp_path / "broken.mp4", "s3://bucket/in/broken.mp4")
@@ -535,7 +535,7 @@ def test_a_job_reads_from_and_writes_into_the_store(store_job, store, run, tmp_p
     assert "'s3://bucket/in/broken.mp4' is no video" in told and "File name too long" in told
     alone = ("--model", tiny_model, "--preprocess", "tf", "--sidecar", "--maps", tmp_path / "maps")
     assert run("video", tmp_path / "a.mp4", "-o", tmp_path / "one.mp4", *alone)[0] == 0
-    assert set(store.names(OUT)) == WANTED
+    assert set(store.sizes_below(OUT)) == WANTED
     films = store.read_all([f"{OUT}/a.mp4", f"{OUT}/a.jsonl"])
     assert films == [(tmp_path / name).read_bytes() for name in ("one.mp4", "one.jsonl")]
     assert store_job()[0] == 73
@@ -543,11 +543,11 @@ def test_a_job_reads_from_and_writes_into_the_store(store_job, store, run, tmp_p
     assert "a.mp4: finished before" in printed and "a.mp4" not in made.made
 
 
-def test_resume_tells_what_is_finished_from_what_is_not(store_job, store, film):
+def test_resume_tells_what_is_finished_from_what_is_not(store_job, bucket, film):
     """What is missing is made again, what is not ours is named and stays."""
     assert store_job()[0] == 0
     assert store_job("--resume", "--summary")[3].made == ["a.mp4"]
-    store._files.rm_file(f"{OUT[5:]}/a.jsonl")
+    bucket.rm_file(f"{OUT[5:]}/a.jsonl")
     assert store_job("--resume")[3].made == ["a.mp4"]
     assert store_job("--resume")[3].made == []
     code, _, told, _ = store_job("--resume", "--opacity", 0.1)
@@ -555,7 +555,7 @@ def test_resume_tells_what_is_finished_from_what_is_not(store_job, store, film):
     store.upload(film, f"{OUT}/a.mp4")
     code, _, told, _ = store_job("--resume")
     assert code == 73 and "has changed" in told
-    store._files.rm_file(f"{OUT[5:]}/.a.mp4.resume.json")
+    bucket.rm_file(f"{OUT[5:]}/.a.mp4.resume.json")
     code, _, told, _ = store_job("--resume")
     assert code == 73 and "a.mp4' exists" in told
     assert store.read_all([f"{OUT}/a.mp4"]) == [ROOM]

@@ -17,8 +17,7 @@ from realtime_lrp.config.provenance import KEY, MAX_BYTES, TAUGHT, Provenance, r
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.gallery import read_gallery_file
 from realtime_lrp.system.files import read_limited
-from realtime_lrp.video.descriptions import read_film_description
-from realtime_lrp.video.pictures import read_description
+from realtime_lrp.video.pictures import read_description, read_film_description
 
 MAX_JSON_BYTES = 1 << 28
 MAX_ARRAY_BYTES = 4 * MAX_BYTES + 10_000  # NumPy stores four bytes for each character

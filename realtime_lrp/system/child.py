@@ -2,10 +2,13 @@
 
 Messages are plain data of expected types. Whoever takes over a child with a crafted file can send
 wrong pictures, but nothing that is executed here. A child inherits nothing that is open here except
-its pipes and the files that it is given. It should end when its standard input closes, which it
-does when the parent ends.
+its pipes and the files that it is given. `Child` is the parent's side, `serve` the child's.
 """
 
+import importlib
+import json
+import logging
+import math
 import os
 import queue
 import signal
@@ -13,9 +16,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from math import inf
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -24,6 +26,20 @@ import numpy as np
 
 from realtime_lrp import errors
 from realtime_lrp.errors import DamagedInputError, Error, InternalError, UnavailableError
+
+WALL_FACTOR = 12  # times its CPU time that a called function may take: the machine may be busy
+MOST_TRACEBACK = 10_000  # characters of a child's traceback that are kept, from its end
+MOST_BYTES = 2**31  # bytes of a message: a hostile child must not cost its parent more memory
+KINDS = ("uint8", "int8", "float32")  # types of array elements that may be sent
+ARRAY = tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...], bytearray]
+"""An array in a message: element type, shape, bytes."""
+BUGS = (TypeError, AttributeError, NameError, AssertionError, ImportError)
+"""Exceptions that no input should cause."""
+CLOSING_S = 1.0  # maximum wait for a killed child, in seconds; the kernel may hang longer
+POLL_S = 0.05  # how often a wait for a message checks whether it has to end
+ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # no library sends them
+
+log = logging.getLogger(__name__)
 
 _ROOT = str(Path(__file__).parents[2])
 _RUN = f"""
@@ -43,18 +59,6 @@ def module_command(module: str, *arguments: str) -> list[str]:
     file with the name of a module.
     """
     return [sys.executable, "-P", "-c", _RUN, module, *arguments]
-
-
-MOST_TRACEBACK = 10_000  # characters of a child's traceback that are kept, from its end
-MOST_BYTES = 2**31  # bytes of a message: a hostile child must not cost its parent more memory
-KINDS = ("uint8", "int8", "float32")  # types of array elements that may be sent
-
-ARRAY = tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...], bytearray]
-"""An array in a message: element type, shape, bytes."""
-
-
-BUGS = (TypeError, AttributeError, NameError, AssertionError, ImportError)
-"""Exceptions that no input should cause."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -89,11 +93,54 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
         ours = isinstance(kind, type) and issubclass(kind, errors.Error)
         return self.noted(kind(self.message) if ours else RuntimeError(self.message))
 
+    def of_reading(self, file: str) -> Exception:
+        """The `Error` or `OSError` for what the child that reads a file reports."""
+        error = self.error()
+        if isinstance(error, Error | OSError):
+            return error
+        told: Error = DamagedInputError(f"{file!r} makes the decoder fail ({error}).")
+        if self.kind == "bug":
+            told = InternalError(f"{file!r}: unexpected {error}")
+        elif self.kind == "memory":
+            told = UnavailableError(
+                f"The memory does not suffice to decode {file!r} ({error}). Close other programs."
+            )
+        return self.noted(told)
+
     def noted(self, error: Exception) -> Exception:
         """Adds the child's traceback to an exception, which Python prints below its own."""
         if self.traceback:
             error.add_note(f"In the child process:\n{self.traceback[-MOST_TRACEBACK:]}")
         return error
+
+
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    """The child works, or waits on purpose; `done` counts what it has finished."""
+
+    done: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)] = 0
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A record for the log."""
+
+    level: int
+    text: str
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A function of a module, and its arguments in JSON, which holds any file name."""
+
+    module: str
+    name: str
+    arguments: str
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *arguments: Any) -> "Call":
+        return cls(function.__module__, function.__qualname__, json.dumps(arguments))
+
+    def __call__(self, *further: Any) -> Any:
+        function = getattr(importlib.import_module(self.module), self.name)
+        return function(*json.loads(self.arguments), *further)
 
 
 class Channel:
@@ -133,6 +180,15 @@ class Channel:
             raise EOFError
         return data
 
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Sends what is raised to the other process, if that is still there."""
+        try:
+            yield
+        except BaseException as error:
+            with suppress(Exception):
+                self.send(Failed.by(error))
+
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
@@ -166,16 +222,11 @@ def _from_plain(kind: type, value: Any) -> Any:
     return np.frombuffer(data, name).reshape(shape)
 
 
-CLOSING_S = 1.0  # maximum wait for a killed child, in seconds; the kernel may hang longer
-POLL_S = 0.05  # how often a wait for a message checks whether it has to end
-ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # no library sends them
-
-
 class Child:
     """A child process and the channel to it; it inherits the descriptors `files`.
 
-    A thread takes its messages, one ahead. `aside` gets each of them there, and keeps those that
-    nobody is to wait for.
+    A thread takes its messages, one ahead. Nobody waits for two kinds: signs of life count only
+    where `on_life` is given, which gets what is done, and at most `log_lines` are logged.
     """
 
     def __init__(
@@ -184,7 +235,8 @@ class Child:
         expected: Any,
         files: Sequence[int] = (),
         variables: Mapping[str, str] | None = None,
-        aside: Callable[[Any], bool] = lambda message: False,
+        on_life: Callable[[int], None] | None = None,
+        log_lines: int = 0,
     ):
         try:
             self._process = subprocess.Popen(
@@ -203,19 +255,17 @@ class Child:
         incoming = self._process.stdout
         outgoing = self._process.stdin
         assert incoming and outgoing
+        self.pid = self._process.pid
         self._pipes = incoming, outgoing
-        self._channel = Channel(incoming, outgoing, expected)
-        self._aside = aside
+        self._channel = Channel(incoming, outgoing, expected | Failed | Alive | Logged)
+        self._on_life = on_life
+        self._log_lines = log_lines
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._taken = threading.Semaphore(0)
         self._silent_s = 0.0
         self._closed = False
         self.ended = self.hung = False  # as `receive` has found
         threading.Thread(target=self._listen, name="child", daemon=True).start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def has_sent(self) -> bool:
@@ -225,13 +275,13 @@ class Child:
         """Sends a message; any thread may. Raises `OSError` if the child has ended."""
         self._channel.send(message)
 
-    def receive(self, silent_s: float = inf, stop: threading.Event | None = None) -> Any:
+    def receive(self, silent_s: float = math.inf, stop: threading.Event | None = None) -> Any:
         """Waits for a message; None if the child has ended or sends something else.
 
         It is killed once `stop` is set, or without a sign of life for `silent_s`. These seconds are
         added up from polls: while the whole machine stands still only one of them counts.
         """
-        self.shows_life()
+        self._silent_s = 0.0
         while not self.ended:
             with suppress(queue.Empty):
                 message = self._messages.get(timeout=POLL_S)
@@ -241,36 +291,38 @@ class Child:
             self._silent_s += POLL_S
             self.hung = self.hung or self._silent_s >= silent_s
             if self.hung or (stop and stop.is_set()):
-                self.kill()
+                self._process.kill()  # whoever waits for a message gets None
         return None
 
     def expect(self, file: str, *types: type, silent_s: float) -> Any:
         """Waits for a message of these types; else raises the error of the reader of `file`."""
         message = self.receive(silent_s)
+        if isinstance(message, types):
+            return message
         if isinstance(message, Failed):
-            raise failure(file, message)
-        if not isinstance(message, types):
-            raise hang(file, silent_s) if self.hung else death(file, self.death())
-        return message
-
-    def shows_life(self) -> None:
-        """Has `receive` wait longer: the child works, or waits on purpose."""
-        self._silent_s = 0.0
+            raise message.of_reading(file)
+        if self.hung:
+            raise DamagedInputError(f"{file!r} makes the decoder hang: nothing in {silent_s:g} s.")
+        raise _death(file, self.death())
 
     def _listen(self) -> None:
         try:
             with suppress(EOFError, OSError, ValueError):
                 while (message := self._channel.receive()) is not None and not self._closed:
-                    if not self._aside(message):
+                    if isinstance(message, Alive):
+                        if self._on_life:
+                            self._silent_s = 0.0
+                            self._on_life(message.done)
+                    elif isinstance(message, Logged):
+                        self._log_lines -= 1
+                        if self._log_lines >= 0:
+                            log.log(message.level, "%s", message.text)
+                    else:
                         self._messages.put(message)
                         self._taken.acquire()
         except BaseException as error:
             self._messages.put(Failed.by(error))
         self._messages.put(None)
-
-    def kill(self) -> None:
-        """Ends it at once; whoever waits for a message gets None."""
-        self._process.kill()
 
     def close(self) -> None:
         """Kills it, waits for its end, and closes the pipes."""
@@ -297,35 +349,7 @@ class Child:
             return f"signal {-code}"
 
 
-def parent_channel(expected: Any) -> Channel:
-    """The channel to the parent; to be called first in a child process.
-
-    From then on Ctrl-C does nothing, and what a library prints does not get between the messages.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    outgoing = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    # Not `sys.stdin`, whose lock a waiting thread would still hold when the interpreter ends.
-    incoming = os.fdopen(os.dup(0), "rb")
-    return Channel(incoming, outgoing, expected)
-
-
-def failure(file: str, failed: Failed) -> Exception:
-    """The `Error` or `OSError` for what the child that reads a file reports."""
-    error = failed.error()
-    if isinstance(error, Error | OSError):
-        return error
-    told: Error = DamagedInputError(f"{file!r} makes the decoder fail ({error}).")
-    if failed.kind == "bug":
-        told = InternalError(f"{file!r}: unexpected {error}")
-    elif failed.kind == "memory":
-        told = UnavailableError(
-            f"The memory does not suffice to decode {file!r} ({error}). Close other programs."
-        )
-    return failed.noted(told)
-
-
-def death(file: str, ended: str) -> Error:
+def _death(file: str, ended: str) -> Error:
     """The error for a child that ended without a report, in the words of `Child.death`."""
     if ended in ENDED_FROM_OUTSIDE:
         what_to_do = "Try again."
@@ -339,6 +363,87 @@ def death(file: str, ended: str) -> Error:
     return DamagedInputError(f"{file!r} makes the decoder crash ({ended}).")
 
 
-def hang(file: str, seconds: float) -> Error:
-    """The error for a child that was killed because it gave no sign of life."""
-    return DamagedInputError(f"{file!r} makes the decoder hang: nothing in {seconds:g} s.")
+def parent_channel(expected: Any) -> Channel:
+    """The channel to the parent; to be called first in a child process.
+
+    From then on Ctrl-C does nothing, and what a library prints does not get between the messages.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    outgoing = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # Not `sys.stdin`, whose lock a waiting thread would still hold when the interpreter ends.
+    incoming = os.fdopen(os.dup(0), "rb")
+    return Channel(incoming, outgoing, expected)
+
+
+def serve(
+    channel: Channel,
+    answer: Callable[[Any], msgspec.Struct],
+    aside: Callable[[Any], bool] = lambda message: False,
+    at_end: Callable[[], None] = lambda: None,
+) -> None:
+    """Answers the parent's messages until the parent ends; then this process ends.
+
+    A thread listens: `aside` gets each message there, and keeps those that are not to wait for
+    others. `answer` gets the rest one after the other. `at_end` is called once the parent is gone.
+    """
+    asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def listen() -> None:
+        with channel.reporting():
+            with suppress(EOFError, OSError, ValueError):
+                while True:
+                    if not aside(message := channel.receive()):
+                        asked.put(message)
+            at_end()
+        os._exit(0)  # a decoder's threads may never end
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        with channel.reporting():
+            channel.send(answer(asked.get()))
+
+
+class LimitedCall(msgspec.Struct, frozen=True, tag=True):
+    """A call with its limits: seconds, bytes."""
+
+    call: Call
+    cpu_s: int
+    memory: int
+
+
+class Returned(msgspec.Struct, frozen=True, tag=True):
+    """The function's return value, in JSON."""
+
+    value: str
+
+
+def call_in_child(
+    file: str, function: Callable[..., Any], *arguments: Any, cpu_s: float, memory: int = -1
+) -> Any:
+    """Calls a function of a module in a child: a file may make it crash, or never end.
+
+    Arguments and return value are plain data. CPU time and address space are limited; -1 is any
+    amount. Its errors are raised here. If it crashes or does not end, the error names the `file`.
+    """
+    child = Child(module_command("realtime_lrp.system.child"), Returned)
+    try:
+        with suppress(OSError):  # it has ended, which `expect` tells
+            child.send(LimitedCall(Call.of(function, *arguments), math.ceil(cpu_s), memory))
+        return json.loads(child.expect(file, Returned, silent_s=WALL_FACTOR * cpu_s).value)
+    finally:
+        child.close()
+
+
+def _called(order: LimitedCall) -> Returned:
+    with suppress(ImportError, ValueError):
+        import resource  # not on every system
+
+        # the child ends itself even if its parent is killed
+        resource.setrlimit(resource.RLIMIT_CPU, (order.cpu_s, order.cpu_s + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (order.memory, order.memory))
+    return Returned(json.dumps(order.call()))
+
+
+if __name__ == "__main__":
+    serve(parent_channel(LimitedCall), _called)

@@ -6,166 +6,138 @@ An object appears whole or not at all: a store shows an upload when it is comple
 """
 
 import errno
-import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.errors import (
-    DamagedInputError,
-    Error,
-    MissingInputError,
-    OutputError,
-    TemporaryError,
-    TransferError,
-    UnavailableError,
-    UsageError,
-    first_line,
-    masked,
-)
+from realtime_lrp import errors
 from realtime_lrp.system.files import KEPT_FREE, check_room
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
 CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5  # seconds to connect, to answer, and tries
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NETWORK = ("Endpoint", "Connect", "Connection", "Timeout", "ServerDisconnected", "SSL", "Http")
 _CREDENTIALS = ("NoCredentials", "PartialCredentials", "DefaultCredentials", "TokenRetrieval")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class StoredFile:
-    """An object; its version changes when its content does: the ETag, or what there is instead."""
+    """An object; its version, the ETag, changes when its content does."""
 
     address: str
     size: int
     version: str
 
+    @classmethod
+    def of(cls, address: str, info: dict[str, Any]) -> "StoredFile":
+        tag = info.get("ETag") or info.get("etag")
+        return cls(address, int(info["size"]), str(tag).strip('"'))
 
-def scheme_of(word: str) -> str:
-    """The scheme of an address, in lower case; "" for a path."""
-    found = _SCHEME.match(word)
-    return found[1].lower() if found else ""
+
+def _parts(word: str) -> tuple[str, str]:
+    """The scheme of an address, in lower case, and what follows; "" and a path."""
+    scheme, found, path = word.partition("://")
+    return (scheme.lower(), path) if found and scheme.isalnum() else ("", word)
 
 
 def is_stored(word: str) -> bool:
     """Whether a word is an address of an object store, and not a path or a file:// address."""
-    scheme = scheme_of(word)
+    scheme, path = _parts(word)
     if scheme in ("", "file"):
         return False
     if scheme not in PACKAGES:
-        raise UsageError(f"{masked(word)!r} is no address of s3://, gs:// or file://.")
-    bucket = _path(word).split("/", 1)[0]
+        raise errors.UsageError(
+            f"{errors.masked(word)!r} is no address of s3://, gs:// or file://."
+        )
+    bucket = path.split("/", 1)[0]
     if "@" in bucket or not bucket:
         wrong = "holds a user or password" if bucket else "names no bucket"
-        raise UsageError(
-            f"{masked(word)!r} {wrong}. Expected {scheme}://BUCKET/PATH; credentials come from the "
-            "environment."
+        raise errors.UsageError(
+            f"{errors.masked(word)!r} {wrong}. Expected {scheme}://BUCKET/PATH; credentials come "
+            "from the environment."
         )
     return True
 
 
 def local_path(word: str) -> str:
     """The path of a file:// address; any other word unchanged."""
-    if scheme_of(word) != "file":
+    scheme, path = _parts(word)
+    if scheme != "file":
         return word
-    if not _path(word).startswith("/"):
-        raise UsageError(f"{word!r} has no absolute path. Expected file:///FOLDER/FILE.")
-    return _path(word)
+    if not path.startswith("/"):
+        raise errors.UsageError(f"{word!r} has no absolute path. Expected file:///FOLDER/FILE.")
+    return path
 
 
-class ObjectStore:
-    """The object store of an address, as one process sees it."""
-
-    def __init__(self, address: str):
-        self._files = _file_system(scheme_of(address))
-
-    def find(self, word: str, suffixes: Sequence[str], kind: str) -> list[StoredFile]:
-        """The objects that an address names: one, a folder's with a known ending, or a glob's."""
-        with _errors(word, reading=True):
-            one = self._info(word.rstrip("/"))
-            if one and not word.endswith("/"):
-                return [_stored(word, one)]
-            if any(sign in word for sign in "*?["):
-                found = list(self._files.glob(word, detail=True).values())
-            else:
-                found = [
-                    one for one in self._files.ls(word.rstrip("/"), detail=True)
-                    if os.path.splitext(one["name"])[1].lower() in suffixes
-                    and not one["name"].rsplit("/", 1)[-1].startswith(".")
-                ]  # fmt: skip
-        scheme = scheme_of(word)
-        files = [
-            _stored(f"{scheme}://{one['name']}", one) for one in found if one["type"] == "file"
-        ]
-        if not files:
-            raise MissingInputError(
-                f"There is no {kind} {word!r}: no such object, folder or match."
-            )
-        return sorted(files, key=lambda file: file.address)
-
-    def names(self, address: str) -> dict[str, int]:
-        """All objects below a folder for outputs: path from there -> bytes; none if it is new."""
-        folder = _path(address).rstrip("/")
-        with _errors(address, reading=False):
-            self._files.ls(folder.split("/", 1)[0], detail=False)  # `find` gives {} for no bucket
-            found = self._files.find(folder, detail=True)
-        return {name.removeprefix(f"{folder}/"): int(one["size"]) for name, one in found.items()}
-
-    def fetch(self, file: StoredFile, target: Path) -> None:
-        """Copies an object to a local file; refuses one that has changed since it was found."""
-        check_room(target.parent, file.size + KEPT_FREE, "set TMPDIR to another folder")
-        with _errors(file.address, reading=True, midway=True):
-            self._files.get_file(_path(file.address), str(target))
-            now = self._info(file.address)
-        if target.stat().st_size != file.size or not now or _version(now) != file.version:
-            raise DamagedInputError(f"{file.address!r} has changed while it was read.")
-
-    def read_all(self, addresses: Sequence[str]) -> list[bytes]:
-        if not addresses:
-            return []
-        paths = [_path(address) for address in addresses]
-        with _errors(addresses[0], reading=True):
-            found = self._files.cat(paths)
-        return [found[path] for path in paths] if isinstance(found, dict) else [found]
-
-    def write(self, content: bytes, address: str) -> None:
-        with _errors(address, reading=False, midway=True):
-            self._files.pipe_file(_path(address), content)
-
-    def upload(self, file: Path, address: str) -> None:
-        """Copies a local file to an object, which appears complete or not at all."""
-        with _errors(address, reading=False, midway=True):
-            self._files.put_file(str(file), _path(address))
-
-    def _info(self, address: str) -> dict[str, Any] | None:
-        """The file system's record of an object; None for a folder, and if there is none."""
-        try:
-            found = self._files.info(_path(address))
-        except FileNotFoundError:
-            return None
-        return found if found["type"] == "file" else None
+def find(word: str, suffixes: Sequence[str], kind: str) -> list[StoredFile]:
+    """The objects that an address names: one, a folder's with a known ending, or a glob's."""
+    scheme, path = _parts(word.rstrip("/"))
+    pattern = any(sign in path for sign in "*?[")
+    with _files(word, reading=True) as (files, _):
+        one = _info(files, path)
+        if one and not word.endswith("/"):
+            return [StoredFile.of(word, one)]
+        found = files.glob(path, detail=True).values() if pattern else files.ls(path, detail=True)
+    stored = []
+    for one in found:
+        name = Path(one["name"])
+        known = name.suffix.lower() in suffixes and not name.name.startswith(".")
+        if one["type"] == "file" and (pattern or known):
+            stored.append(StoredFile.of(f"{scheme}://{one['name']}", one))
+    if not stored:
+        raise errors.MissingInputError(
+            f"There is no {kind} {word!r}: no such object, folder or match."
+        )
+    return sorted(stored)
 
 
-def _path(address: str) -> str:
-    return address[len(scheme_of(address)) + 3 :]
+def sizes_below(address: str) -> dict[str, int]:
+    """All objects below a folder for outputs: path from there -> bytes; none if it is new."""
+    with _files(address, reading=False) as (files, path):
+        files.ls(path.split("/", 1)[0], detail=False)  # `find` gives {} for no bucket
+        found = files.find(path, detail=True)
+    return {name.removeprefix(f"{path}/"): int(one["size"]) for name, one in found.items()}
 
 
-def _stored(address: str, info: dict[str, Any]) -> StoredFile:
-    return StoredFile(address, int(info["size"]), _version(info))
+def fetch(file: StoredFile, target: Path) -> None:
+    """Copies an object to a local file; refuses one that has changed since it was found."""
+    check_room(target.parent, file.size + KEPT_FREE, "set TMPDIR to another folder")
+    with _files(file.address, reading=True, midway=True) as (files, path):
+        files.get_file(path, str(target))
+        now = _info(files, path)
+    if target.stat().st_size != file.size or not now or StoredFile.of(file.address, now) != file:
+        raise errors.DamagedInputError(f"{file.address!r} has changed while it was read.")
 
 
-def _version(info: dict[str, Any]) -> str:
-    for key in ("ETag", "etag", "md5Hash", "generation", "LastModified", "mtime"):
-        if info.get(key):
-            return str(info[key]).strip('"')
-    return ""
+def read_all(addresses: Sequence[str]) -> list[bytes]:
+    """The contents of objects of one store."""
+    if not addresses:
+        return []
+    paths = [_parts(address)[1] for address in addresses]
+    with _files(addresses[0], reading=True) as (files, _):
+        found = files.cat(paths)
+    return [found[path] for path in paths]
 
 
-def _file_system(scheme: str) -> Any:
+def upload(file: Path, address: str) -> None:
+    """Copies a local file to an object, which appears complete or not at all."""
+    with _files(address, reading=False, midway=True) as (files, path):
+        files.put_file(str(file), path)
+
+
+def _info(files: Any, path: str) -> dict[str, Any] | None:
+    """The file system's record of an object; None for a folder, and if there is none."""
+    try:
+        found = files.info(path)
+    except FileNotFoundError:
+        return None
+    return found if found["type"] == "file" else None
+
+
+def file_system(scheme: str) -> Any:
+    """What fsspec has for a scheme; there is one in this process."""
     try:
         import fsspec
 
@@ -179,44 +151,43 @@ def _file_system(scheme: str) -> Any:
     except ImportError:
         package = PACKAGES[scheme]
         what = "'realtime-lrp[cluster]'" if package == "s3fs" else package
-        raise UnavailableError(
+        raise errors.UnavailableError(
             f"{scheme}:// needs the package {package}. Install it: pip install {what}"
         ) from None
 
 
 @contextmanager
-def _errors(address: str, *, reading: bool, midway: bool = False) -> Iterator[None]:
-    """Makes errors of this program of what fsspec and the store's library raise.
+def _files(address: str, *, reading: bool, midway: bool = False) -> Iterator[tuple[Any, str]]:
+    """Lends the file system of an address, and the path there.
 
-    An input is `reading`, an output not; `midway` a copy breaks off, which is begun again.
+    Makes errors of this program of what fsspec and the store's library raise: an input is
+    `reading`, an output not; `midway` a copy breaks off, which is begun again.
     """
+    scheme, path = _parts(address)
+    refused = errors.MissingInputError if reading else errors.OutputError
+    shown = repr(errors.masked(address))
     try:
-        yield
-    except Error:
+        yield file_system(scheme), path
+    except errors.Error:
         raise
+    except FileNotFoundError as error:
+        raise refused(f"There is no {shown}: no such bucket or object.") from error
     except Exception as error:
-        raise _translated(address, error, reading, midway) from error
-
-
-def _translated(address: str, error: Exception, reading: bool, midway: bool) -> Error:
-    refused = MissingInputError if reading else OutputError
-    kind = type(error).__name__
-    shown = repr(masked(address))
-    why = masked(first_line(error))
-    if isinstance(error, FileNotFoundError):
-        return refused(f"There is no {shown}: no such bucket or object.")
-    if kind.startswith(_CREDENTIALS):
-        return refused(
-            f"There are no credentials for {shown}. Set the store's credentials, such as "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-        )
-    if isinstance(error, PermissionError):
-        return refused(f"No permission for {shown} ({why}).")
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    network = any(word in kind for word in _NETWORK) or isinstance(error, TimeoutError | OSError)
-    if network and not full and not midway:
-        return TemporaryError(f"{shown} cannot be reached ({why}). Try again later.")
-    if network:
+        kind = type(error).__name__
+        why = errors.masked(errors.first_line(error))
+        if kind.startswith(_CREDENTIALS):
+            raise refused(
+                f"There are no credentials for {shown}. Set the store's credentials, such as "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            ) from error
+        if isinstance(error, PermissionError):
+            raise refused(f"No permission for {shown} ({why}).") from error
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        network = any(word in kind for word in _NETWORK) or isinstance(error, OSError)
+        if network and not full and not midway:
+            raise errors.TemporaryError(
+                f"{shown} cannot be reached ({why}). Try again later."
+            ) from error
         verb = "Reading" if reading else "Writing"
-        return TransferError(f"{verb} {shown} failed ({why}). Start again.")
-    return refused(f"{shown} cannot be {'read' if reading else 'written'} ({kind}: {why}).")
+        failed = errors.TransferError if network else refused
+        raise failed(f"{verb} {shown} failed ({kind}: {why}). Start again.") from error

@@ -30,26 +30,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CameraSettings:
-    """How a camera is to film; None leaves it to the camera.
+    """How a camera is to film; None leaves it to the camera."""
 
-    The size is (width, height) in pixels; a format has four letters, for example "MJPG".
-    """
-
-    size: tuple[int, int] | None = None
+    size: tuple[int, int] | None = None  # width, height
     fps: float | None = None
-    format: str | None = None
+    format: str | None = None  # four letters, for example "MJPG"
 
     @classmethod
     def of(cls, live: "Live") -> "CameraSettings":
         return cls(live.camera_size, live.camera_fps, live.camera_format)
 
     def __str__(self) -> str:
-        words = [
-            f"{self.size[0]} x {self.size[1]}" if self.size else "",
-            f"{self.fps:g} fps" if self.fps else "",
-            self.format or "",
-        ]
-        return ", ".join(word for word in words if word)
+        size = f"{self.size[0]} x {self.size[1]}" if self.size else ""
+        fps = f"{self.fps:g} fps" if self.fps else ""
+        return ", ".join(filter(None, (size, fps, self.format)))
 
     def matches(self, given: "CameraSettings") -> bool:
         """Whether a camera films as these settings ask; what it does not say counts as right."""
@@ -78,9 +72,19 @@ class Camera(Source):
         if not opened:
             self._capture.release()
             raise _unavailable(device)
-        self._apply_settings()
+        letters = self._settings.format
+        width, height = self._settings.size or (None, None)
+        for name, value in (  # drivers need this order: the possible sizes depend on the format
+            (cv2.CAP_PROP_FOURCC, letters and cv2.VideoWriter.fourcc(*letters)),
+            (cv2.CAP_PROP_FRAME_WIDTH, width),
+            (cv2.CAP_PROP_FRAME_HEIGHT, height),
+            (cv2.CAP_PROP_FPS, self._settings.fps),
+            (cv2.CAP_PROP_BUFFERSIZE, BUFFERS),
+        ):
+            if value:
+                self._capture.set(name, value)
         self.described = f"{self._name}, {self._given()}"
-        self._logged = False
+        self._logged = False  # which settings the camera uses
 
     def read(self) -> np.ndarray | None:
         for _ in range(MOST_BAD_PICTURES):
@@ -89,27 +93,17 @@ class Camera(Source):
             picture = self._capture.retrieve()[1]
             if picture is not None and picture.size:  # not a damaged one
                 if not self._logged:
-                    self._log_settings(picture.shape)
+                    self._logged = True
+                    given = self._given(picture.shape)
+                    self.described = f"{self._name}, {given}"
+                    asked = f"asked {self._settings}; " if str(self._settings) else ""
+                    write = log.info if self._settings.matches(given) else log.warning
+                    write("%s: %sgot %s", self._name, asked, given)
                 return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
         return None
 
     def close(self) -> None:
         self._capture.release()
-
-    def _apply_settings(self) -> None:
-        """Sets them in the order that drivers need: the possible sizes depend on the format."""
-        letters = self._settings.format
-        width, height = self._settings.size or (None, None)
-        values = [
-            (cv2.CAP_PROP_FOURCC, letters and cv2.VideoWriter.fourcc(*letters)),
-            (cv2.CAP_PROP_FRAME_WIDTH, width),
-            (cv2.CAP_PROP_FRAME_HEIGHT, height),
-            (cv2.CAP_PROP_FPS, self._settings.fps),
-            (cv2.CAP_PROP_BUFFERSIZE, BUFFERS),
-        ]
-        for name, value in values:
-            if value:
-                self._capture.set(name, value)
 
     def _given(self, shape: tuple[int, ...] | None = None) -> CameraSettings:
         """How the camera films according to its driver; the shape of a picture overrides that."""
@@ -121,14 +115,6 @@ class Camera(Source):
         return CameraSettings(
             size, max(0.0, get(cv2.CAP_PROP_FPS)), format_ if format_.isalnum() else None
         )
-
-    def _log_settings(self, shape: tuple[int, ...]) -> None:
-        """Logs which settings were asked for and which the camera uses."""
-        self._logged, given = True, self._given(shape)
-        self.described = f"{self._name}, {given}"
-        asked = f"asked {self._settings}; " if str(self._settings) else ""
-        write = log.info if self._settings.matches(given) else log.warning
-        write("%s: %sgot %s", self._name, asked, given)
 
 
 def check_plugged_in(device: int | str) -> None:

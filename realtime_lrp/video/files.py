@@ -4,7 +4,6 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
@@ -49,14 +48,20 @@ def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[
     files: list[Path] = []
     for word in words:
         why = "no such file, folder or match"
+        found: list[Path] = []
         try:
-            found = _named(word, suffixes)
-            if os.path.islink(word) and not os.path.exists(word):
-                why = "a link to nothing"
-            elif not found and word and os.path.isdir(word):
+            path = Path(word)
+            if word and path.is_dir():
+                found = sorted(p for p in path.iterdir() if not _why_skipped(p, suffixes))
                 why = skipped_in([word], suffixes) or "the folder is empty"
+            elif word and path.exists():
+                found = [path]
+            elif path.is_symlink():
+                why = "a link to nothing"
+            else:
+                matches = map(Path, glob.glob(word, recursive=True))
+                found = sorted(match for match in matches if match.is_file())
         except OSError as error:
-            found = []
             if isinstance(error, PermissionError):
                 why = error.strerror or why
         if not found:
@@ -68,12 +73,8 @@ def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[
 def skipped_in(words: Sequence[str], suffixes: Sequence[str]) -> str:
     """The files in folders that `inputs_of` omits, in words; "" if none."""
     folders = [Path(word) for word in words if word and os.path.isdir(word)]
-    counts = Counter(
-        reason
-        for folder in folders
-        for path in folder.iterdir()
-        if (reason := _why_skipped(path, suffixes))
-    )
+    reasons = (_why_skipped(path, suffixes) for folder in folders for path in folder.iterdir())
+    counts = Counter(filter(None, reasons))
     if not counts:
         return ""
     shown = ", ".join(f"{count} {why}" for why, count in counts.most_common())
@@ -91,24 +92,10 @@ def _why_skipped(path: Path, suffixes: Sequence[str]) -> str:
     return "" if suffix in suffixes else suffix or "without ending"
 
 
-def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
-    path = Path(word)
-    if not word:
-        return []
-    if path.is_dir():
-        return sorted(p for p in path.iterdir() if not _why_skipped(p, suffixes))
-    if path.exists():
-        return [path]
-    return sorted(Path(p) for p in glob.glob(word, recursive=True) if Path(p).is_file())
-
-
 def outputs_for(
     inputs: Sequence[Path], output: str, suffix: str, suffixes: Sequence[str], overwrite: bool
 ) -> list[Path]:
-    """One output for each input, all checked before any work is done; makes their folder.
-
-    One whose name is too long for a file is not checked: it fails alone, the others are made.
-    """
+    """One output for each input, all checked before any work is done; makes their folder."""
     target = Path(output)
     known = Path(output).suffix.lower() in suffixes
     in_folder = os.path.isdir(target) or output.endswith(("/", os.sep))
@@ -121,6 +108,7 @@ def outputs_for(
     else:
         targets = [target]
     refuse_repeated(inputs)
+    # one whose name is too long fails alone, the others are made
     checked = [made for made in targets if len(os.fsencode(made.name)) <= MOST_NAME]
     refuse_inputs(inputs, checked)
     if targets != [target]:
@@ -192,22 +180,20 @@ def listed(texts: Sequence[str], most: int = MOST_NAMED) -> str:
 
 def why_unreadable(path: Path, kind: str) -> str:
     """Why a file is no "picture" or "video", such as ": it is empty"; "" if that is unclear."""
-    with suppress(OSError), path.open("rb") as file:
-        if reason := _reason(file.read(HEAD), kind):
-            return f": {reason}"
-    return ""
-
-
-def _reason(head: bytes, kind: str) -> str:
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return ""
     if not head:
-        return "it is empty"
+        return ": it is empty"
     if not any(head):
-        return "it begins with nothing but zeros"
+        return ": it begins with nothing but zeros"
     for at, begin, name, held in KNOWN:
         if head[at:].startswith(begin):
             if held == kind:
-                return f"it begins as {name}, but ends early or is damaged"
-            return f"it is a {held} ({name})" if held else f"it is {name}"
+                return f": it begins as {name}, but ends early or is damaged"
+            return f": it is a {held} ({name})" if held else f": it is {name}"
     text = head.decode("utf-8", "replace").rstrip("\ufffd")  # a letter that is cut off at the end
     shown = all(letter.isprintable() or letter in "\t\n\r\f\ufeff" for letter in text)
-    return "it is text" if text and shown and "\ufffd" not in text else ""
+    return ": it is text" if text and shown and "\ufffd" not in text else ""

@@ -3,18 +3,13 @@
 A thread that hangs in a driver or a decoder cannot be stopped and keeps its device. A child process
 can be killed, and if it crashes, nothing else does. The parent names the function that opens a
 file, a device or bytes there, and asks for one picture after the other. Pixels go through shared
-memory if there is some, else through the pipe. Who takes over a child with a crafted file can send
-wrong pictures and nothing else.
+memory if there is some, else through the pipe.
 """
 
-import importlib
-import json
 import logging
-import os
-import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Annotated, Any, Literal
@@ -23,10 +18,20 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
-from realtime_lrp.system.child import Channel, Child, Failed, module_command, parent_channel
+from realtime_lrp.system.child import (
+    Alive,
+    Call,
+    Channel,
+    Child,
+    Failed,
+    Logged,
+    module_command,
+    parent_channel,
+    serve,
+)
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.frames import MOST_PIXELS
-from realtime_lrp.video.source import Action, Source, Timeline
+from realtime_lrp.video.source import Action, PictureSource, Source, Timeline
 
 MOST_LOG_LINES = 1000  # log lines of one child; a hostile one must not fill the disk
 
@@ -34,11 +39,9 @@ log = logging.getLogger(__name__)
 
 
 class Open(msgspec.Struct, frozen=True, tag=True):
-    """Opens a source in place of the last; arguments are JSON, which holds any file name."""
+    """Opens a source in place of the last; `data` is its first argument if there is some."""
 
-    module: str
-    name: str
-    arguments: str
+    call: Call
     data: bytes
     log_level: int
 
@@ -57,8 +60,8 @@ class Control(msgspec.Struct, frozen=True, tag=True):
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
-class Facts(msgspec.Struct, frozen=True, tag=True):
-    """The attributes of the source, see `Source`; sent when it is open."""
+class Facts(msgspec.Struct, frozen=True):
+    """The attributes of a source, see `Source`."""
 
     described: str
     steady: bool
@@ -67,36 +70,13 @@ class Facts(msgspec.Struct, frozen=True, tag=True):
     patience_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
     timeline: Timeline | None = None
 
-    @classmethod
-    def of(cls, source: Source) -> "Facts":
-        return msgspec.convert(source, cls, from_attributes=True)
-
 
 class Given(msgspec.Struct, frozen=True, tag=True):
-    """A picture, uint8 [H, W, 3] RGB; only its shape is sent if it lies in the shared memory."""
+    """A source was opened, gives a picture, or, without one, has ended."""
 
     facts: Facts
-    shape: tuple[Side, Side, Literal[3]] | None = None
-    picture: np.ndarray | None = None
-
-
-class Ended(msgspec.Struct, frozen=True, tag=True):
-    """The source has no further picture."""
-
-
-class Alive(msgspec.Struct, frozen=True, tag=True):
-    """The source waits on purpose: it is paused, or the next picture is not due."""
-
-
-class Logged(msgspec.Struct, frozen=True, tag=True):
-    """A record for the log."""
-
-    level: int
-    text: str
-
-
-TO_CHILD = Open | Next | Control
-FROM_CHILD = Facts | Given | Ended | Alive | Logged | Failed
+    shape: tuple[Side, Side, Literal[3]] | None = None  # of a picture in the shared memory
+    picture: np.ndarray | None = None  # uint8 [H, W, 3] RGB
 
 
 class PictureProcess:
@@ -110,55 +90,53 @@ class PictureProcess:
         self,
         log_lines: int = MOST_LOG_LINES,
         variables: Mapping[str, str] | None = None,
-        on_wait: Callable[[], None] | None = None,
+        on_wait: Callable[[int], None] | None = None,
     ):
         self._memory = SharedPicture.create(MOST_PIXELS * 3)
-        self._log_lines = log_lines
-        self._variables = variables
-        self._on_wait = on_wait
+        self._further = variables, on_wait, log_lines
         self._start()
 
     def _start(self) -> None:
         memory = [self._memory.descriptor] if self._memory else []
         command = module_command("realtime_lrp.video.picture_process", *map(str, memory))
-        self.child = Child(command, FROM_CHILD, memory, self._variables, self._aside)
+        self.child = Child(command, Given, memory, *self._further)
 
     def open(
-        self, opener: Callable[..., Source], arguments: Sequence[Any] = (), data: bytes = b""
+        self,
+        opener: Callable[..., Source | Iterable[np.ndarray]],
+        arguments: Sequence[Any] = (),
+        data: bytes = b"",
     ) -> None:
         """Has the child call `opener(*arguments, stop)`, `data` first; JSON holds the arguments."""
         if self.child.ended:
             self.child.close()
             self._start()
-        module = opener.__module__
-        name = opener.__qualname__
-        self.send(Open(module, name, json.dumps(arguments), data, log.getEffectiveLevel()))
+        self.send(Open(Call.of(opener, *arguments), data, log.getEffectiveLevel()))
 
     def send(self, message: msgspec.Struct) -> None:
         """Sends a message; that the child has ended is shown by the next one from there."""
         with suppress(OSError, ValueError):
             self.child.send(message)
 
-    def picture(self, message: Given) -> np.ndarray | None:
-        """The picture of a message, uint8 [H, W, 3] RGB; None if it is none."""
-        if (picture := message.picture) is not None:
-            shaped = picture.ndim == 3 and picture.shape[2] == 3 and picture.size
-            return picture if shaped and picture.dtype == np.uint8 else None
+    def picture(self, name: str, message: Given) -> np.ndarray | None:
+        """The picture of a message, uint8 [H, W, 3] RGB; None at the end of the source."""
         if message.shape and self._memory and self._memory.fits(message.shape):
             return self._memory.read(message.shape)
-        return None
+        picture = message.picture
+        if picture is None and not message.shape:
+            return None
+        if picture is None or picture.dtype != np.uint8 or not _is_rgb(picture.shape):
+            raise DamagedInputError(f"{name!r} makes the decoder send an invalid picture.")
+        return picture
 
     def pictures(self, file: str, hangs_s: float) -> Iterator[np.ndarray]:
         """Yields all pictures of the source that was opened, uint8 [H, W, 3] RGB."""
-        self.child.expect(file, Facts, silent_s=hangs_s)
+        self.child.expect(file, Given, silent_s=hangs_s)
         while True:
             self.send(Next())
-            message = self.child.expect(file, Given, Ended, silent_s=hangs_s)
-            if isinstance(message, Ended):
+            message = self.child.expect(file, Given, silent_s=hangs_s)
+            if (picture := self.picture(file, message)) is None:
                 return
-            picture = self.picture(message)
-            if picture is None:
-                raise DamagedInputError(f"{file!r} makes the decoder send an invalid picture.")
             yield picture
 
     def close(self) -> None:
@@ -166,14 +144,9 @@ class PictureProcess:
         if self._memory:
             self._memory.close()
 
-    def _aside(self, message: Any) -> bool:
-        if isinstance(message, Alive) and self._on_wait:
-            self.child.shows_life()
-            self._on_wait()
-        if isinstance(message, Logged) and self._log_lines > 0:
-            self._log_lines -= 1
-            log.log(message.level, "%s", message.text)
-        return isinstance(message, Alive | Logged)
+
+def _is_rgb(shape: Sequence[int]) -> bool:
+    return len(shape) == 3 and shape[2] == 3 and 0 not in shape
 
 
 HANGS_S = 5.0
@@ -193,12 +166,12 @@ class ChildSource(Source):
         self, opener: Callable[..., Source], arguments: Sequence[Any], stop: threading.Event
     ):
         super().__init__(stop)
-        self._process = PictureProcess(on_wait=lambda: self.on_wait())
+        self._process = PictureProcess(on_wait=lambda _: self.on_wait())
         self._hangs_s = inf
         self._closed = False
         try:
             self._process.open(opener, arguments)
-            self._take(self._receive())
+            self._receive()
         except BaseException:
             self.close()
             raise
@@ -207,14 +180,10 @@ class ChildSource(Source):
     def read(self) -> np.ndarray | None:
         self._process.send(Next())
         message = self._receive()
-        if self.stop.is_set() or not isinstance(message, Given):
+        if message is None:
             return None
-        picture = self._process.picture(message)
-        if picture is None:
-            raise UnavailableError(f"The process that reads {self._name} sent an invalid picture.")
-        self._take(message.facts)
         self._hangs_s = inf if self.steady else max(HANGS_S, self.patience_s)
-        return picture
+        return self._process.picture(self._name, message)
 
     def close(self) -> None:
         if not self._closed:
@@ -224,12 +193,14 @@ class ChildSource(Source):
     def control(self, action: Action, value: float = 0) -> None:
         self._process.send(Control(action, value))
 
-    def _receive(self) -> Facts | Given | Ended:
+    def _receive(self) -> Given | None:
+        """Takes over the facts of the next message; None if told to stop."""
         message = self._process.child.receive(self._hangs_s, self.stop)
-        if isinstance(message, Facts | Given | Ended):
-            return message
         if self.stop.is_set():
-            return Ended()
+            return None
+        if isinstance(message, Given):
+            vars(self).update(msgspec.structs.asdict(message.facts))
+            return message
         if isinstance(message, Failed):
             error = message.error()
             if isinstance(error, Error):
@@ -240,87 +211,49 @@ class ChildSource(Source):
             how = f"hung for {self._hangs_s:g} seconds and was killed"
         raise UnavailableError(f"The process that reads {self._name} {how}.")
 
-    def _take(self, message: object) -> None:
-        if isinstance(message, Facts):
-            vars(self).update(msgspec.structs.asdict(message))
-
     @property
     def _name(self) -> str:
         return self.described or "the source"
 
 
-def main() -> None:
-    """Opens what the parent names, one after the other, and reads it until the parent ends."""
-    channel = parent_channel(TO_CHILD)
-    logging.getLogger("realtime_lrp").addHandler(_ToParent(channel))
-    memory = SharedPicture(int(sys.argv[1])) if len(sys.argv) > 1 else None
-    reader = ChildReader(channel, memory)
-    asked: queue.SimpleQueue[Open | Next] = queue.SimpleQueue()
-
-    def listen() -> None:
-        with suppress(Exception):
-            while True:
-                message = channel.receive()
-                if not isinstance(message, Control):
-                    asked.put(message)
-                elif source := reader.source:
-                    source.control(message.action, message.value)
-        os._exit(0)  # the parent has gone
-
-    threading.Thread(target=listen, daemon=True).start()
-    with suppress(BrokenPipeError):
-        while True:
-            reader.answer(asked.get())
-    os._exit(0)  # a decoder's threads may never end
-
-
 class ChildReader:
-    """Reads one `source` after the other; after its end, or an error, it is closed and None."""
+    """The child's side: reads one source after the other."""
 
     def __init__(self, channel: Channel, memory: SharedPicture | None):
         self._channel = channel
         self._memory = memory
-        self.source: Source | None = None
+        self._source: Source | None = None
 
-    def answer(self, message: Open | Next) -> None:
-        try:
-            if isinstance(message, Open):
-                self._close()
-                self.source = self._opened(message)
-                self._channel.send(Facts.of(self.source))
-            elif self.source:
-                self._channel.send(self._next(self.source))
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            self._close()
-            self._channel.send(Failed.by(error))
+    def control(self, message: Open | Next | Control) -> bool:
+        if isinstance(message, Control) and self._source:
+            self._source.control(message.action, message.value)
+        return isinstance(message, Control)
 
-    def _opened(self, order: Open) -> Source:
-        logging.getLogger("realtime_lrp").setLevel(order.log_level)
-        opener = getattr(importlib.import_module(order.module), order.name)
-        data = (order.data,) if order.data else ()
-        source: Source = opener(*data, *json.loads(order.arguments), threading.Event())
-        source.on_wait = lambda: self._channel.send(Alive())
-        return source
-
-    def _next(self, source: Source) -> Given | Ended:
-        picture = source.read()
+    def answer(self, message: Open | Next) -> Given:
+        picture = None
+        if isinstance(message, Open):
+            self._open(message)
+        elif self._source:
+            picture = self._source.read()
+        facts = msgspec.convert(self._source, Facts, from_attributes=True)
         if picture is None:
-            self._close()
-            return Ended()
-        rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-        if self._memory and rgb and picture.size and self._memory.fits(picture.shape):
+            return Given(facts)
+        if self._memory and _is_rgb(picture.shape) and self._memory.fits(picture.shape):
             self._memory.write(picture)
             rows, columns, _ = picture.shape
-            return Given(Facts.of(source), (rows, columns, 3))
-        return Given(Facts.of(source), picture=picture)
+            return Given(facts, (rows, columns, 3))
+        return Given(facts, picture=picture)
 
-    def _close(self) -> None:
-        source = self.source
-        self.source = None
-        if source:
-            source.close()
+    def _open(self, order: Open) -> None:
+        if self._source:
+            self._source.close()
+            self._source = None
+        logging.getLogger("realtime_lrp").setLevel(order.log_level)
+        data = [order.data] if order.data else []
+        stop = threading.Event()
+        opened = order.call(*data, stop)
+        self._source = opened if isinstance(opened, Source) else PictureSource(opened, stop)
+        self._source.on_wait = lambda: self._channel.send(Alive())
 
 
 class _ToParent(logging.Handler):
@@ -331,6 +264,15 @@ class _ToParent(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError, ValueError):
             self._channel.send(Logged(record.levelno, record.getMessage()))
+
+
+def main() -> None:
+    """The child: opens what the parent names, and reads it until the parent ends."""
+    channel = parent_channel(Open | Next | Control)
+    logging.getLogger("realtime_lrp").addHandler(_ToParent(channel))
+    memory = SharedPicture(int(sys.argv[1])) if len(sys.argv) > 1 else None
+    reader = ChildReader(channel, memory)
+    serve(channel, reader.answer, reader.control)
 
 
 if __name__ == "__main__":

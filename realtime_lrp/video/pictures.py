@@ -1,19 +1,27 @@
-"""Reads and writes still pictures."""
+"""Reads and writes still pictures, and the descriptions in pictures and films.
+
+Other programs show these. Pictures and .mov have them as XMP (Dublin Core, ISO 16684), other films
+as a tag. A film may come from anybody, so that a child process reads it.
+"""
 
 import itertools
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError, OutputError
+from realtime_lrp.errors import DamagedInputError, Error, OutputError
+from realtime_lrp.system.child import call_in_child
 from realtime_lrp.system.files import atomic_file, read_limited
+from realtime_lrp.system.program import __version__
 from realtime_lrp.system.terminal import captured_stderr
-from realtime_lrp.video.descriptions import description_in, xmp_packet
 from realtime_lrp.video.files import why_unreadable
-from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.libraries import av, cv2
 
 MOST_BYTES = 2**30  # largest file; twice the largest decoded picture, of 4 x 16 bits
 
@@ -22,6 +30,21 @@ JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"  # how a segment of a JPEG begins t
 MAX_SEGMENT = 65_533  # maximum number of bytes in it
 EXTRA_SAMPLES = 338  # the tag of a TIFF that says what the alpha of its pixels is
 WRONG_COLOURS = (b"P7", b"PF", b"Pf")  # starts of files that OpenCV reads with wrong colours
+
+MAX_CPU_S = 5.0
+MAX_DESCRIPTION = 1 << 22  # longest description, or packet of XMP, that is read
+KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyright")
+FILM_FORMATS = {".mp4": "mov", ".mov": "mov", ".mkv": "matroska"}
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+DC = "http://purl.org/dc/elements/1.1/"
+PACKET = (
+    '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
+    f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{RDF}">'
+    f'<rdf:Description rdf:about="" xmlns:dc="{DC}"><dc:description><rdf:Alt>'
+    '<rdf:li xml:lang="x-default">%s</rdf:li>'
+    "</rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>"
+    '<?xpacket end="w"?>'
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +63,11 @@ def read_picture(path: Path) -> np.ndarray:
 
 
 def first_pages(path: Path, most: int = 2) -> list[np.ndarray]:
-    """The first pictures of a file, at most `most`, as `read_picture`; at least one.
-
-    Several are the pages of a document or the frames of an animation.
-    """
-
-    def decode(data: np.ndarray, flags: int) -> Any:
-        return [*cv2.imdecodemulti(data, flags, range=(0, most))[1]] or None
-
-    pages: list[np.ndarray] = _decode(path, decode)
-    return pages
+    """The first pictures of a file, pages or frames, at most `most`, as `read_picture`."""
+    pages: list[np.ndarray] = _decode(
+        path, lambda data, flags: cv2.imdecodemulti(data, flags, range=(0, most))[1]
+    )
+    return [*pages]
 
 
 def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
@@ -58,14 +76,14 @@ def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
     try:
         with captured_stderr() as printed:
             fit = data.size and bytes(data[:2]) not in WRONG_COLOURS and _chunks_fit(data)
-            decoded = decode(data, cv2.IMREAD_COLOR_RGB) if fit else None
+            decoded = decode(data, cv2.IMREAD_COLOR_RGB) if fit else ()
     except cv2.error as error:
         if "CV_IO_MAX_IMAGE" in str(error):
             raise DamagedInputError(
                 f"{str(path)!r} is too large. Expected at most 8192 x 8192 pixels."
             ) from None
-        decoded = None
-    if decoded is None:
+        decoded = ()
+    if not decoded:
         raise DamagedInputError(
             f"{str(path)!r} is no picture that can be read{why_unreadable(path, 'picture')}. "
             "Expected for example PNG, JPEG, WebP, AVIF, GIF, JPEG 2000, BMP or TIFF."
@@ -146,3 +164,50 @@ def _xmp(suffix: str, description: str) -> bytes:
             return b""
         return packet
     return packet + b"\0" if suffix == ".png" else packet  # it reads on until a zero byte
+
+
+def xmp_packet(description: str) -> bytes:
+    """The packet that holds a description."""
+    return (PACKET % escape(description)).encode()
+
+
+def description_in(packet: bytes) -> str | None:
+    """The description that a packet of any program holds, or None."""
+    packet = packet.strip(b"\0 \n")
+    if len(packet) > MAX_DESCRIPTION or b"<!" in packet:  # declarations could make it huge
+        return None
+    try:
+        root = ElementTree.fromstring(packet)
+    except ElementTree.ParseError:
+        return None
+    found = root.find(f".//{{{DC}}}description/{{{RDF}}}Alt/{{{RDF}}}li")
+    return None if found is None else found.text
+
+
+def film_metadata(source: Mapping[str, str], comment: str) -> dict[str, str]:
+    """The metadata of a film: its source's, as far as it is kept, and a comment added to it."""
+    kept = {key: value for key, value in source.items() if key.lower() in KEPT_METADATA}
+    comments = "\n".join(filter(None, (source.get("comment"), comment)))
+    return {**kept, "comment": comments, "encoder": f"realtime_lrp {__version__}"}
+
+
+def read_film_description(path: Path) -> str | None:
+    """The description of a film, or None; also for a file that makes the reader crash or hang."""
+    try:
+        return (
+            call_in_child(str(path), _film_description, os.fspath(path.absolute()), cpu_s=MAX_CPU_S)
+            or None
+        )
+    except Error:
+        return None
+
+
+def _film_description(path: str) -> str:
+    options = {"export_xmp": "1"}
+    try:
+        with av.open(path, format=FILM_FORMATS[Path(path).suffix.lower()], options=options) as film:
+            tags = {key.lower(): text for key, text in film.metadata.items()}
+        found = tags.get("description") or description_in(tags.get("xmp", "").encode()) or ""
+    except (av.FFmpegError, ValueError, UnicodeError):
+        return ""
+    return found[:MAX_DESCRIPTION]

@@ -73,10 +73,11 @@ class Playback(Source):
             self.described = _name(file)
             if len(playable) > 1:
                 self.described += f" ({index + 1} of {len(playable)})"
+            place = Timeline(index, len(playable), "files") if len(playable) > 1 else None
             self._began = time.monotonic()
             try:
-                for picture, duration_s, place in _timed(file, start, self._goes_on_seeking):
-                    self.timeline = self._timeline(index, len(playable), *place)
+                shown = _timed(file, start, place, self._goes_on_seeking)
+                for picture, duration_s, self.timeline in shown:
                     yield picture
                     if not self._shown_for(duration_s):
                         break
@@ -94,16 +95,6 @@ class Playback(Source):
             by = index - before
         if not playable:
             raise DamagedInputError(f"None of the {len(files)} files can be played.")
-
-    def _timeline(
-        self, index: int, files: int, position: float, length: float | None
-    ) -> Timeline | None:
-        """The timeline of what `_timed` gives; None if there is nothing to seek in."""
-        if length is None:
-            return Timeline(index, files, "files") if files > 1 else None
-        if not 0 < length <= MOST_SECONDS:
-            return None
-        return Timeline(min(max(0.0, position), length), length, "seconds")
 
     @property
     def _jumps(self) -> bool:
@@ -144,14 +135,10 @@ class Playback(Source):
             skipped = self._skipped
             sought = self._sought
             if self._jumps:
-                self._skipped = 0
-                self._sought = None
-                self._steps = 0
-                self._due = None
-        if skipped:
-            return index + skipped, 0.0
-        if sought is None:
-            return index + 1, 0.0
+                self._skipped = self._steps = 0
+                self._sought = self._due = None
+        if skipped or sought is None:
+            return index + (skipped or 1), 0.0
         if self.timeline and self.timeline.unit == "files":
             return min(int(sought), files - 1), 0.0
         return index, sought
@@ -162,17 +149,16 @@ def _name(file: str) -> str:
 
 
 def _timed(
-    file: str, start: float, go_on: Callable[[], bool]
-) -> Iterator[tuple[np.ndarray, float, tuple[float, float | None]]]:
-    """Yields (picture, seconds until the next one, (its time, length of the recording or None)).
+    file: str, start: float, place: Timeline | None, go_on: Callable[[], bool]
+) -> Iterator[tuple[np.ndarray, float, Timeline | None]]:
+    """Yields pictures, the seconds until the next one, and where they stand.
 
-    The last one has the average duration. A recording begins with the frame that is shown at
-    `start` seconds. A picture is no recording.
+    A recording begins with the frame shown at `start` seconds, a still picture stands at `place`.
     """
     suffix = "" if is_address(file) else Path(file).suffix.lower()
     animated = suffix in ANIMATIONS and len(first_pages(Path(file))) > 1
     if suffix in PICTURES and not animated:
-        yield read_picture(Path(file)), PICTURE_S, (0.0, None)
+        yield read_picture(Path(file)), PICTURE_S, place
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
         reader.go_on = go_on
@@ -182,4 +168,8 @@ def _timed(
         for frame, following in pairwise(chain(reader, ends)):
             if frame:
                 seconds = (following.pts - frame.pts) * unit if following else 1 / reader.fps
-                yield frame.picture, float(seconds), (float(frame.pts * unit), length)
+                place = None
+                if 0 < length <= MOST_SECONDS:
+                    position = min(max(0.0, float(frame.pts * unit)), length)
+                    place = Timeline(position, length, "seconds")
+                yield frame.picture, float(seconds), place

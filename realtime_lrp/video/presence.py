@@ -21,9 +21,8 @@ DEVIATIONS = 25.0  # squared standard deviations from the empty room at which a 
 class Presence:
     """Compares pictures with the empty room now and then.
 
-    The empty room is a mixture of Gaussians for each pixel (Zivkovic 2004, "Improved adaptive
-    Gaussian mixture model for background subtraction"), so that noise, flicker and daylight do
-    not count.
+    The room is a mixture of Gaussians for each pixel (Zivkovic 2004, "Improved adaptive Gaussian
+    mixture model for background subtraction"): noise, flicker and daylight do not count.
     """
 
     def __init__(self) -> None:

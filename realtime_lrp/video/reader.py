@@ -1,20 +1,26 @@
 """Reads recordings: every frame of a video with its time, and the packets of its sound."""
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, masked
 from realtime_lrp.video.containers import is_address, open_address, open_recording
-from realtime_lrp.video.conversion import FrameConverter
-from realtime_lrp.video.frames import MOST_PIXELS, Colour, Deinterlacer, PacketClock, claimed_end
+from realtime_lrp.video.frames import (
+    MOST_PIXELS,
+    Colour,
+    Deinterlacer,
+    FrameConverter,
+    PacketClock,
+    claimed_end,
+)
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -34,14 +40,12 @@ Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"  # a frame, or a packet of
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a recording, from `start` up to before `end`, in seconds since its first frame.
-
-    `with_shown` begins with the frame that is on the screen at `start`; after the end of the file
-    that is its last frame. Times then count from the first frame of the file.
-    """
+    """A part of a recording, from `start` up to before `end`, in seconds since its first frame."""
 
     start: float = 0.0
     end: float | None = None
+    # whether it begins with the frame that is on the screen at `start`, which after the end of the
+    # file is its last one; times then count from the first frame of the file
     with_shown: bool = False
 
 
@@ -57,12 +61,8 @@ class TimedFrame:
 class VideoReader:
     """Reads the frames of a video in order: of a file, or of a film with an address.
 
-    `fps` and `time_base`, the unit of times in seconds, are fractions. `frames` says about how many
-    the span has, `claimed` how many the whole file claims to have; 0 if the file does not say.
-    Pixels are `square`, or their aspect is the file's. The colour tags of the pictures and the
-    aspect of a shown pixel are known once the first frame was read.
-    `go_on` is called for each frame that is skipped before a span; where it gives False, reading
-    begins.
+    Pixels are `square`, or their aspect is the file's. `go_on` is called for each frame that is
+    skipped before a span; where it gives False, reading begins.
     """
 
     def __init__(self, path: Path | str, span: Span | None = None, square: bool = True):
@@ -78,23 +78,25 @@ class VideoReader:
         stream.thread_type = "AUTO"
         stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
         self.fps = Fraction(stream.average_rate or stream.guessed_rate or 25)
-        self.time_base = Fraction(stream.time_base or 1 / self.fps)
+        self.time_base = Fraction(stream.time_base or 1 / self.fps)  # the unit of times, in seconds
         self.packets = self.bad_packets = 0
         self.sound = list(self.container.streams.audio)
         self.metadata = dict(self.container.metadata)
-        self.colour = Colour()
-        self.aspect = Fraction(1)
+        self.colour = Colour()  # of the pictures, known once the first one was read
+        self.aspect = Fraction(1)  # of a shown pixel, too
         self.go_on: Callable[[], bool] = lambda: True
         self._span = span or Span()
         self._trimmed = span is not None
         self._set_limits()
         whole = (self.container.duration or 0) / av.time_base
         end = min(self._span.end or whole, whole) if whole else 0
+        # how many frames the whole file, and about how many the span has; 0 if it does not say
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
         self._deinterlaced = Deinterlacer(self.time_base)
         self._coded_size = b""  # the size in the headers of MPEG-1 and 2
-        self._decodes, self._early = False, list[int]()  # whether a frame came; pts before it
+        self._decodes = False  # whether a frame came
+        self._early = list[int]()  # pts before it
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
         self._over = False
@@ -107,17 +109,13 @@ class VideoReader:
 
     def __iter__(self) -> Iterator[TimedFrame]:
         """Yields every frame that can be decoded, all at the size of the first."""
-        return (item for item in self._items([]) if isinstance(item, TimedFrame))
+        return (item for item in self.items([]) if isinstance(item, TimedFrame))
 
-    def with_sound(self) -> Iterator["TimedFrame | av.Packet[Any]"]:
-        """Yields frames and the packets of all `sound` in the order of the file.
+    def items(self, sound: "Sequence[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
+        """Yields frames and the packets of streams of `sound` in the order of the file.
 
-        Times of packets count from the start of the span, as times of frames do. A packet without
-        bytes ends each stream; it flushes the decoder.
+        A packet without bytes ends each stream; it flushes the decoder.
         """
-        return self._items(self.sound)
-
-    def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
         self._over = False
         convert: FrameConverter | None = None
         count = 0
@@ -126,13 +124,25 @@ class VideoReader:
         items = self._from_start(sound)
         if self._span.with_shown:
             items = self._from_shown(items)
-        for item in self._with_growing_times(items):
+        before: int | None = None  # a frame without a time, or whose time does not grow, comes next
+        for item in items:
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
-                if not item.size or time is None or self._start <= time < self._end:
-                    yield self._shifted(item)
+                if item.size and time is not None and not self._start <= time < self._end:
+                    continue
+                if self._zero and item.pts is not None:
+                    shift = round(self._zero * self.time_base / item.time_base)
+                    item.pts -= shift
+                    item.dts = item.pts if item.dts is None else item.dts - shift
+                yield item
                 continue
-            pts = cast(int, item.pts)  # every frame has one by now
+            if before is None:
+                pts = self._first if item.pts is None else item.pts
+            elif item.pts is None or item.pts <= before:
+                pts = before + max(1, round(1 / (self.fps * self.time_base)))
+            else:
+                pts = item.pts
+            before = pts
             time = pts * self.time_base
             if self._span.start and time < self._start and not self._span.with_shown:
                 continue
@@ -183,21 +193,6 @@ class VideoReader:
         if not self._span.with_shown:
             self._zero = round(self._start / self.time_base)
 
-    def _with_growing_times(self, items: Iterator[Decoded]) -> Iterator[Decoded]:
-        """Gives frames without a time, or with one that does not grow, the next one."""
-        step = max(1, round(1 / (self.fps * self.time_base)))
-        before: int | None = None
-        for item in items:
-            if isinstance(item, av.VideoFrame):
-                if before is None:
-                    before = item.pts if item.pts is not None else self._first
-                elif item.pts is None or item.pts <= before:
-                    before += step
-                else:
-                    before = item.pts
-                item.pts = before
-            yield item
-
     @property
     def length(self) -> Fraction | None:
         """About how many seconds the whole recording lasts; None if the file does not say."""
@@ -226,7 +221,7 @@ class VideoReader:
             return self.claimed
         return round(count * length / max(until - since, 1 / self.fps))
 
-    def _from_start(self, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
+    def _from_start(self, sound: "Sequence[av.AudioStream]") -> Iterator[Decoded]:
         """Decodes from a key frame before the span."""
         kind = self.container.format
         items = self._decoded(sound)
@@ -268,15 +263,7 @@ class VideoReader:
             yield shown
         yield from items
 
-    def _shifted(self, packet: "av.Packet[Any]") -> "av.Packet[Any]":
-        """The packet with times that count as the frames' times do."""
-        if self._zero and packet.pts is not None:
-            shift = round(self._zero * self.time_base / packet.time_base)
-            packet.pts -= shift
-            packet.dts = packet.pts if packet.dts is None else packet.dts - shift
-        return packet
-
-    def _decoded(self, sound: "list[av.AudioStream]") -> Generator[Decoded, None, None]:
+    def _decoded(self, sound: "Sequence[av.AudioStream]") -> Iterator[Decoded]:
         """Yields frames, their pts in units of `time_base`, and packets of sound."""
         chosen = {stream.index for stream in (self.stream, *sound)}
         for packet in self._packets():
@@ -305,9 +292,8 @@ class VideoReader:
     def _packets(self) -> "Iterator[av.Packet[Any]]":
         """Yields all packets; reading goes on after errors unless nothing else comes."""
         packets = self.container.demux()
-        clock = PacketClock(MOST_GAP_S)
-        if self.container.format.name.startswith(LATE_STARTS):
-            clock = PacketClock(inf)
+        late = self.container.format.name.startswith(LATE_STARTS)
+        clock = PacketClock(inf if late else MOST_GAP_S)
         failed_in_a_row = 0
         while failed_in_a_row < MOST_FAILED_READS:
             try:

@@ -22,15 +22,8 @@ from typing import Any, NamedTuple, TextIO
 import msgspec
 import numpy as np
 
+from realtime_lrp import errors
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.errors import (
-    Error,
-    FullDiskError,
-    OutputError,
-    TransferError,
-    UsageError,
-    first_line,
-)
 from realtime_lrp.system import files
 from realtime_lrp.video.region import region_of
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
@@ -60,8 +53,7 @@ class Recorder:
     """Records the shown pictures; a context that finishes the file.
 
     The film has `size`, (rows, columns); pictures of other proportions get black borders. The
-    thread of the recorder asks once for the provenance, which may take its time. `trouble` says in
-    one line why recording stopped; "" while it goes on.
+    thread of the recorder asks once for the provenance, which may take its time.
     """
 
     def __init__(
@@ -80,7 +72,7 @@ class Recorder:
             log.warning("%s was left by a run that was killed; rename it to keep it", part)
         for part in (self._part, files.part_path(self._sidecar)):
             if part.exists():
-                raise OutputError(
+                raise errors.OutputError(
                     f"{str(part)!r} was left by an earlier recording. Rename or delete it."
                 )
         files.check_room(self._target.parent, KEPT_FREE)
@@ -89,8 +81,8 @@ class Recorder:
         self.frames = 0
         self.seconds = 0.0
         self._refused = self._left_out = 0  # counted by the caller, and by the thread
-        self.trouble = ""
-        self._failure: Error | None = None
+        self.trouble = ""  # why recording stopped, in one line; "" while it goes on
+        self._failure: errors.Error | None = None
         self._waiting: SimpleQueue[_Put | None] = SimpleQueue()
         self._ended = threading.Event()
         self._finished = False
@@ -106,7 +98,7 @@ class Recorder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        with suppress(*[Error] if kind else []):
+        with suppress(*[errors.Error] if kind else []):
             self.finish()
 
     @property
@@ -127,7 +119,7 @@ class Recorder:
         """Ends the recording, and gives lines for the user; a second call does nothing.
 
         Raises OutputError if another process has made the target meanwhile, TransferError if the
-        film is not complete; the message says what is left of it.
+        film is not complete.
         """
         if self._finished:
             return []
@@ -137,7 +129,7 @@ class Recorder:
         self._waiting.put(None)
         self._thread.join(DRAIN_S + CLOSING_S)
         if self._thread.is_alive():
-            raise TransferError(
+            raise errors.TransferError(
                 f"The disk does not answer. {self._part.name!r} holds what was recorded."
             )
         if self._failure:
@@ -158,7 +150,22 @@ class Recorder:
             why = _reason(error)
         self._ended.set()
         self._waiting = SimpleQueue()  # what still waits is not needed
-        self._end(why)
+        failure: type[errors.Error] | None = None if self.frames else errors.TransferError
+        kept = f"kept as {self._target.name}" if self.frames else "nothing is kept"
+        try:
+            self._put_in_place()
+        except Exception as error:
+            why = why or _reason(error)
+            kept = f"kept as {self._part.name}"
+            failure = (
+                errors.OutputError
+                if isinstance(error, errors.OutputError)
+                else errors.TransferError
+            )
+        if why:
+            self.trouble = f"recording stopped: {why}; {kept}"
+            self._failure = failure(self.trouble) if failure else None
+            log.warning("%s", self.trouble)
 
     def _record(self) -> None:
         """Writes pictures until the end; raises what ends it early."""
@@ -175,8 +182,13 @@ class Recorder:
             quality=QUALITY, description=made.as_json() if made else "", live=True,
         ) as writer:  # fmt: skip
             for put in chain([first], pictures):
-                if self._write(writer, put):
-                    self._synchronise()
+                if not self._write(writer, put):
+                    continue
+                if self._lines:
+                    self._lines.flush()
+                with self._part.open("r+b") as written:  # a key frame flushes what is before it
+                    _sync(written.fileno())
+                files.check_room(self._target.parent, KEPT_FREE)
 
     def _pictures(self) -> Iterator[_Put]:
         """Yields the pictures; those that still wait `DRAIN_S` after the end are left out."""
@@ -196,9 +208,8 @@ class Recorder:
         key = pts >= self._next_key
         shown = min(step, SECOND)
         picture = put.picture
-        rows_columns = put.picture.shape[:2]
-        if rows_columns != self._size:
-            picture = region_of(rows_columns, self._size, "letterbox").extract(picture, border=0)
+        if (size := picture.shape[:2]) != self._size:
+            picture = region_of(size, self._size, "letterbox").extract(picture, border=0)
         writer.write(picture, pts, shown, key=key)
         if key:
             self._next_key = pts + SECOND
@@ -212,31 +223,6 @@ class Recorder:
             row = {"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row}
             self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
         return key
-
-    def _synchronise(self) -> None:
-        """Brings to the disk what is written: a key frame flushes everything before it."""
-        if self._lines:
-            self._lines.flush()
-        with self._part.open("r+b") as written:
-            _sync(written.fileno())
-        files.check_room(self._target.parent, KEPT_FREE)
-
-    def _end(self, why: str) -> None:
-        """Gives the film its name if it is complete, and reports what went wrong."""
-        kind: type[Error] = TransferError
-        kept = f"kept as {self._target.name}" if self.frames else "nothing is kept"
-        complete = self.frames > 0
-        try:
-            self._put_in_place()
-        except Exception as error:
-            why = why or _reason(error)
-            kept = f"kept as {self._part.name}"
-            complete = False
-            kind = OutputError if isinstance(error, OutputError) else TransferError
-        if why:
-            self.trouble = f"recording stopped: {why}; {kept}"
-            self._failure = None if complete else kind(self.trouble)
-            log.warning("%s", self.trouble)
 
     def _put_in_place(self) -> None:
         if self._lines:
@@ -256,13 +242,13 @@ def check_film(target: Path, overwrite: bool) -> None:
     """Refuses a film that could not be recorded."""
     if target.suffix.lower() not in CONTAINERS:
         known = ", ".join(CONTAINERS)
-        raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
+        raise errors.UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
     files.check_output(target, overwrite)
     files.refuse_link(target.with_suffix(".jsonl"))
     files.check_output(target.with_suffix(".jsonl"), overwrite)
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, FullDiskError):
+    if isinstance(error, errors.FullDiskError):
         return "the disk is full"
-    return getattr(error, "strerror", None) or first_line(error)
+    return getattr(error, "strerror", None) or errors.first_line(error)

@@ -23,9 +23,9 @@ class Region:
     picture: tuple[int, int] = (1, 1)  # rows and columns of the picture
 
     def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
-        """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
+        """The network's input, uint8 [rows, columns, 3], for a picture uint8 [H, W, 3].
 
-        It is shrunk by averaging; around a letterboxed region it has the brightness `border`.
+        Around a letterboxed region it has the brightness `border`.
         """
         left, top, right, bottom = self.box
         x0, y0, x1, y1 = self.inner
@@ -50,10 +50,7 @@ class Region:
         return rows, columns
 
     def place_of(self, at: tuple[float, float]) -> tuple[float, float] | None:
-        """The place in the input, in shares of it from 0 to below 1.
-
-        `at` is x, y in shares of the picture. None where the network does not see it.
-        """
+        """The row and column of x, y, all in shares; None where the network does not see it."""
         rows, columns = self.picture
         x, y, *_ = self.in_input((at[0] * columns, at[1] * rows) * 2)
         x0, y0, x1, y1 = self.inner

@@ -3,15 +3,12 @@
 One thread opens, reads and closes a source; other threads may call `control`.
 """
 
-import re
 import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-
-from realtime_lrp.errors import MissingInputError, masked
 
 PATIENCE_S = 60.0  # how long what comes over a network may be silent while its rhythm is not known
 MOST_SECONDS = 1e9  # limit of a timeline: what claims to last longer has none
@@ -76,18 +73,6 @@ class Source:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def number_in(name: str, more: str, usual: int, least: int) -> int:
-    """The number of "NAME:NUMBER", the usual one of "NAME"."""
-    if not more:
-        return usual
-    if re.fullmatch(r"\d{1,3}", more) and int(more) >= least:
-        return int(more)
-    raise MissingInputError(
-        f"There is no source {masked(f'{name}:{more}')!r}. Expected {name!r} without a number, or "
-        f"'{name}:' and a number from {least} to 999."
-    )
 
 
 class PictureSource(Source):

@@ -1,8 +1,4 @@
-"""Opens what `--source` names: a camera, a stream, a screen, files, or a synthetic picture.
-
-Every source of this package is read by a child process, see `ChildSource`. A new source with a name
-is a row in `SOURCES`.
-"""
+"""Opens what `--source` names: a camera, a stream, a screen, files, or a synthetic picture."""
 
 import functools
 import re
@@ -24,10 +20,22 @@ from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.playback import Playback
-from realtime_lrp.video.source import Source, number_in
+from realtime_lrp.video.source import Source
 from realtime_lrp.video.streams import open_stream
 
 SCREEN_FPS = 30
+
+
+def _number_in(name: str, more: str, usual: int, least: int) -> int:
+    """The number of "NAME:NUMBER", the usual one of "NAME"."""
+    if not more:
+        return usual
+    if re.fullmatch(r"\d{1,3}", more) and int(more) >= least:
+        return int(more)
+    raise MissingInputError(
+        f"There is no source {masked(f'{name}:{more}')!r}. Expected {name!r} without a number, or "
+        f"'{name}:' and a number from {least} to 999."
+    )
 
 
 class Synthetic(Source):
@@ -38,7 +46,7 @@ class Synthetic(Source):
 
     def __init__(self, more: str, stop: threading.Event):
         super().__init__(stop)
-        self.fps = number_in("synthetic", more, usual=30, least=1)
+        self.fps = _number_in("synthetic", more, usual=30, least=1)
         self._start = time.monotonic()
         self._count = 0
 
@@ -52,8 +60,7 @@ class Synthetic(Source):
 
 @functools.cache
 def _slope(size: tuple[int, int]) -> np.ndarray:
-    rows, columns = np.indices(size)
-    return ((rows + columns) // 5 % 256).astype(np.uint8)
+    return (np.indices(size).sum(0) // 5 % 256).astype(np.uint8)
 
 
 def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
@@ -74,7 +81,7 @@ class ScreenSource(Source):
 
     def __init__(self, more: str, stop: threading.Event):
         super().__init__(stop)
-        number = number_in("screen", more, usual=1, least=0)
+        number = _number_in("screen", more, usual=1, least=0)
         self.described = f"screen {number}"
         import mss
 

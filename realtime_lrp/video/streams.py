@@ -9,8 +9,7 @@ import numpy as np
 
 from realtime_lrp.errors import masked
 from realtime_lrp.video.containers import open_address, pipe_of, unavailable
-from realtime_lrp.video.conversion import FrameConverter
-from realtime_lrp.video.frames import MOST_PIXELS, Deinterlacer
+from realtime_lrp.video.frames import MOST_PIXELS, Deinterlacer, FrameConverter
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.source import PATIENCE_S, Source
@@ -28,10 +27,14 @@ def open_stream(url: str, stop: threading.Event) -> Source:
     if pipe_of(url):
         return Snapshots(url, stop)
     stream = Stream(url, stop)
-    if (kind := stream.kind) is Stream:
+    opened = stream.container
+    name = opened.format.name
+    ends = opened.duration or opened.size > 0
+    pieces = name.startswith(LISTS)  # with their own clock
+    if not pieces and (name.startswith(LIVE) or not ends):
         return stream
     stream.close()
-    return Playback([url], stop) if kind is Playback else Snapshots(url, stop)
+    return Snapshots(url, stop) if name.endswith("_pipe") else Playback([url], stop)
 
 
 class Stream(Source):
@@ -43,35 +46,23 @@ class Stream(Source):
     def __init__(self, url: str, stop: threading.Event):
         super().__init__(stop)
         self.described = masked(url)
-        self._container = open_address(url, fpsprobesize="0", analyzeduration="0")
+        self.container = open_address(url, fpsprobesize="0", analyzeduration="0")
         try:
-            stream = self._container.streams.video[0]
+            stream = self.container.streams.video[0]
             if stream.codec_context is None:
                 raise ValueError("a codec that nothing here decodes")
         except (IndexError, ValueError) as error:
-            self._container.close()
+            self.container.close()
             raise unavailable(url, error) from None
         stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
         self._stream = stream
         self._frames = self._decoded()
         self._size: tuple[int, int] | None = None
 
-    @property
-    def kind(self) -> type[Source]:
-        """Its class: a film if it has an end, or comes in pieces with their own clock."""
-        name = self._container.format.name
-        if name.startswith(LISTS):
-            return Playback
-        if name.startswith(LIVE) or not (self._container.duration or self._container.size > 0):
-            return Stream
-        return Snapshots if name.endswith("_pipe") else Playback
-
     def read(self) -> np.ndarray | None:
         try:
-            frame = next(self._frames, None)
-        except (av.FFmpegError, OSError):
-            return None
-        if frame is None:
+            frame = next(self._frames)
+        except (av.FFmpegError, OSError, StopIteration):
             return None
         if self._size != (size := (frame.width, frame.height)):
             aspect = self._stream.sample_aspect_ratio
@@ -80,13 +71,13 @@ class Stream(Source):
         return self._convert(frame)
 
     def close(self) -> None:
-        self._container.close()
+        self.container.close()
 
     def _decoded(self) -> Iterator["av.VideoFrame"]:
         """Yields frames; damaged packets, and those before the first key frame, have none."""
         deinterlaced = Deinterlacer(self._stream.time_base or Fraction(1, 90000))
         decoded = told = time.monotonic()
-        for packet in self._container.demux(self._stream):
+        for packet in self.container.demux(self._stream):
             now = time.monotonic()
             if now - told > TOLD_EVERY_S:
                 self.on_wait()

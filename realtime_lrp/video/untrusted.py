@@ -19,7 +19,6 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.picture_process import PictureProcess
 from realtime_lrp.video.pictures import first_pages
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.source import PictureSource
 
 HANGS_S = 60.0  # a child that needs longer for a file, or the next frame, is killed
 MOST_NOTES = 5  # how much is logged about a recording
@@ -36,14 +35,34 @@ _SEGMENTS = frozenset((*range(0xE0, 0xF0), 0xFE, 0xDB, 0xC4, 0xDD, _BASELINE, _S
 log = logging.getLogger(__name__)
 
 
-def pages(path: str, stop: threading.Event) -> PictureSource:
-    """Opens the first pictures of a file in this process."""
-    return PictureSource(first_pages(Path(path)), stop)
+def pages(path: str, stop: threading.Event) -> list[np.ndarray]:
+    """The first pictures of a file, in this process."""
+    return first_pages(Path(path))
 
 
-def frames(path: str, every: float, stop: threading.Event) -> PictureSource:
-    """Opens what `read_frames` yields, in this process."""
-    return PictureSource(_frames_every(Path(path), every), stop)
+def frames(path: str, every: float, stop: threading.Event) -> Iterator[np.ndarray]:
+    """Yields what `read_frames` yields, in this process."""
+    with VideoReader(Path(path)) as reader:
+        begun: Fraction | None = None
+        due = 0  # number of the next frame on the grid of times
+        for frame in reader:
+            time = frame.pts * reader.time_base
+            begun = time if begun is None else begun
+            number = int((time - begun) / Fraction(every)) if every else due
+            if number >= due:
+                due = number + 1
+                yield frame.picture
+        if reader.expected:
+            log.warning("%s: ends early, of about %d frames", path, reader.expected)
+
+
+def decoded(jpeg: bytes, stop: threading.Event) -> list[np.ndarray]:
+    """The picture, in this process: none if it is damaged or too large."""
+    try:
+        picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR_RGB)
+    except cv2.error:  # it has too many pixels
+        return []
+    return [] if picture is None else [picture]
 
 
 def read_pictures(paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
@@ -71,21 +90,6 @@ def read_frames(path: Path, every: float, notes: bool = True) -> Iterator[np.nda
     with closing(PictureProcess(MOST_NOTES * notes)) as process:
         process.open(frames, [os.fspath(path), every])
         yield from process.pictures(str(path), HANGS_S)
-
-
-def _frames_every(path: Path, every: float) -> Iterator[np.ndarray]:
-    with VideoReader(path) as reader:
-        begun: Fraction | None = None
-        due = 0  # number of the next frame on the grid of times
-        for frame in reader:
-            time = frame.pts * reader.time_base
-            begun = time if begun is None else begun
-            number = int((time - begun) / Fraction(every)) if every else due
-            if number >= due:
-                due = number + 1
-                yield frame.picture
-        if reader.expected:
-            log.warning("%s: ends early, of about %d frames", path, reader.expected)
 
 
 class ChildDecoder:
@@ -117,19 +121,9 @@ class ChildDecoder:
         return found[0] if small else None
 
     def close(self) -> None:
-        process = self._process
-        self._process = None
-        if process:
-            process.close()
-
-
-def decoded(jpeg: bytes, stop: threading.Event) -> PictureSource:
-    """Opens the picture in this process: none if it is damaged or too large."""
-    try:
-        picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR_RGB)
-    except cv2.error:  # it has too many pixels
-        picture = None
-    return PictureSource([] if picture is None else [picture], stop)
+        if self._process:
+            self._process.close()
+            self._process = None
 
 
 def is_plain_jpeg(data: bytes, most_pixels: int) -> bool:

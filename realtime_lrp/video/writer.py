@@ -1,9 +1,10 @@
 """Writes films: pictures with their times as H.264, HEVC or AV1, and sound."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
+from functools import partial
 from math import lcm
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,9 +12,9 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, OutputError, TransferError, UsageError
-from realtime_lrp.video.descriptions import description_tags
 from realtime_lrp.video.frames import Colour
 from realtime_lrp.video.libraries import av
+from realtime_lrp.video.pictures import xmp_packet
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +45,8 @@ class VideoWriter:
     """Writes a film as MP4, MOV or Matroska; odd sizes are made even by repeating the last line.
 
     Times are in units of `time_base` seconds. The `quality` is the codec's constant rate factor,
-    lower is better; 0 loses nothing with "h264" and "hevc". `aspect` is the width of a pixel
-    divided by its height. What is written `live`, only with "h264", plays up to the last key frame
-    even if the file is never closed.
+    0 loses nothing with "h264" and "hevc". `aspect` is the width of a pixel divided by its height.
+    A `live` film, only "h264", plays up to the last key frame even if it is never closed.
     """
 
     def __init__(
@@ -64,15 +64,21 @@ class VideoWriter:
         # FFmpeg claims that MOV can hold AV1.
         if codec not in self._container.supported_codecs or (codec, container) == ("av1", ".mov"):
             raise UsageError(f"{container} cannot hold {codec}. Use .mp4 or .mkv.", "codec")
-        tags = {**(metadata or {}), **description_tags(container, description)}
-        self._container.metadata.update(tags)
+        self._container.metadata.update(metadata or {})
+        if description:  # .mov has no tag for it
+            packet = {"xmp": xmp_packet(description).decode()}
+            told = packet if container == ".mov" else {"description": description}
+            self._container.metadata.update(told)
         self._fps = fps
         self._format = container
         self._last: int | None = None  # pts of the last frame
         self._frames = 0
         self._codec = codec
         self._colour = colour or Colour()
-        self._sound: dict[int, _Copied | _Reencoded] = {}
+        self._sound: dict[int, Callable[[av.Packet[Any]], None]] = {}
+        self._encoders: list[tuple[Any, Callable[..., None]]] = []  # of sound
+        self._newest: dict[int, int] = {}  # times of the last packets of copied sound
+        self.lost_sound = 0
         self._durations: dict[int | None, int] = {}
         self._stream = self._container.add_stream(encoder, rate=fps)
         self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}
@@ -98,23 +104,17 @@ class VideoWriter:
                 self._container.close()
             return
         try:
-            for sound in self._sound.values():
-                sound.end()
-            self._mux(self._last_packets())
+            for stream, encode in self._encoders:
+                encode([None])
+                self._container.mux(stream.encode(None))
+            packets = self._stream.encode(None)
+            if self._codec == "hevc" and self._frames <= 2:
+                for packet in packets:  # x265 leaves random decoding times from memory
+                    packet.dts = packet.pts
+            self._mux(packets)
         finally:
             with self._as_damaged_sound():
                 self._container.close()
-
-    def _last_packets(self) -> "list[av.Packet[Any]]":
-        """The packets that the encoder still holds.
-
-        In films of one or two frames x265 leaves random decoding times from memory.
-        """
-        packets = self._stream.encode(None)
-        if self._codec == "hevc" and self._frames <= 2:
-            for packet in packets:
-                packet.dts = packet.pts
-        return packets
 
     def _mux(self, packets: "list[av.Packet[Any]]") -> None:
         for packet in packets:  # encoders drop the duration of the last frame
@@ -144,16 +144,24 @@ class VideoWriter:
         for stream in streams:
             context = stream.codec_context
             name = context.codec.canonical_name if context and context.sample_rate else None
-            # Few players play PCM in MP4.
-            unplayable_pcm = self._container.format.name == "mp4" and (name or "").startswith(
-                "pcm_"
-            )
-            if name in self._container.supported_codecs and not unplayable_pcm:
-                self._sound[stream.index] = _Copied(self._container, stream)
-            elif name:
-                self._sound[stream.index] = sound = _Reencoded(self._container, stream)
-                to = f"AAC of {sound.rate} Hz"
-                notes.append(f"the sound is {name}, which this container does not keep: now {to}")
+            plays = self._format != ".mp4" or not (name or "").startswith("pcm_")  # in few players
+            if name in self._container.supported_codecs and plays:
+                copy = self._container.add_stream_from_template(stream)
+                self._sound[stream.index] = partial(self._copy, copy)
+            elif context and name:
+                rates = av.Codec(REENCODED, "w").audio_rates or [context.sample_rate]
+                rate = min(rates, key=lambda rate: abs(rate - context.sample_rate))
+                to = self._container.add_stream(REENCODED, rate=rate)
+                layout = context.layout.name
+                if layout.endswith("channels"):
+                    layout = LAYOUTS.get(context.layout.nb_channels, "stereo")
+                to.codec_context.layout = layout
+                encode = partial(self._encode, to, av.AudioResampler("fltp", layout, rate))
+                self._encoders.append((to, encode))
+                self._sound[stream.index] = partial(self._decode, context, encode)
+                notes.append(
+                    f"the sound is {name}, which this container does not keep: now AAC of {rate} Hz"
+                )
             else:
                 notes.append("a sound stream of an unsupported codec is left out")
         return notes
@@ -163,9 +171,38 @@ class VideoWriter:
         if packet.stream.index in self._sound:
             self._sound[packet.stream.index](packet)
 
-    @property
-    def lost_sound(self) -> int:
-        return sum(sound.lost for sound in self._sound.values())
+    def _copy(self, stream: Any, packet: "av.Packet[Any]") -> None:
+        begin = packet.pts or 0
+        before_zero = begin + (packet.duration or 0) <= 0 > begin
+        # Matroska would shift all other times for a packet that ends before time 0
+        if not packet.size or (before_zero and CONTAINERS[self._format] == "matroska"):
+            return
+        if packet.dts is None or packet.dts <= self._newest.get(stream.index, packet.dts - 1):
+            self.lost_sound += 1  # muxers refuse times that do not rise
+            return
+        packet.pts = packet.dts if packet.pts is None else packet.pts
+        self._newest[stream.index] = packet.dts
+        packet.stream = stream
+        try:
+            self._container.mux(packet)
+        except DAMAGED:
+            self.lost_sound += 1
+
+    def _decode(self, decoder: Any, encode: Callable[..., None], packet: "av.Packet[Any]") -> None:
+        try:
+            frames = decoder.decode(packet)
+        except av.FFmpegError:
+            self.lost_sound += 1
+            return
+        encode(frames)
+
+    def _encode(
+        self, stream: Any, resampler: "av.AudioResampler", frames: "list[av.AudioFrame | None]"
+    ) -> None:
+        """Encodes frames of sound at the nearest rate that AAC has; None is their end."""
+        for frame in frames:
+            for heard in resampler.resample(frame):
+                self._container.mux(stream.encode(heard))
 
     def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
         """Appends a frame, uint8 [H, W, 3] RGB, of one size; a `key` frame needs no other."""
@@ -177,7 +214,15 @@ class VideoWriter:
                 self._stream.options = {**self._stream.options, "x264-params": "mbtree=0"}
         if size != self._size:
             raise ValueError(f"Expected a frame of {self._size}. Received {size}.")
-        self._check_time(pts)
+        since = pts - (pts if self._last is None else self._last)
+        self._last = pts
+        time_base = self._stream.codec_context.time_base
+        ticks = since * time_base / (self._stream.time_base or time_base)
+        if CONTAINERS[self._format] != "matroska" and ticks > MOST_TICKS:
+            raise DamagedInputError(
+                f"The times of the frames jump by {float(since * time_base):.0f} s, more than "
+                f"{self._format} can hold. Write .mkv, or only the part before it, with --end."
+            )
         odd = [(0, side % 2) for side in size]
         picture = np.pad(picture, [*odd, (0, 0)], mode="edge") if any(map(sum, odd)) else picture
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
@@ -190,7 +235,7 @@ class VideoWriter:
         frame.color_primaries = self._colour.primaries
         frame.color_trc = self._colour.transfer
         frame.pts = pts
-        frame.time_base = self._stream.codec_context.time_base
+        frame.time_base = time_base
         if key:
             frame.pict_type = av.video.frame.PictureType.I
         if duration:
@@ -205,18 +250,6 @@ class VideoWriter:
         self._frames += 1
         self._mux(packets)
 
-    def _check_time(self, pts: int) -> None:
-        """Refuses a frame that comes too late after the last one for the container."""
-        since = pts - (pts if self._last is None else self._last)
-        self._last = pts
-        base = self._stream.time_base or self._stream.codec_context.time_base
-        seconds = float(since * self._stream.codec_context.time_base)
-        if CONTAINERS[self._format] != "matroska" and seconds / base > MOST_TICKS:
-            raise DamagedInputError(
-                f"The times of the frames jump by {seconds:.0f} s, more than {self._format} can "
-                "hold. Write .mkv, or only the part before it, with --end."
-            )
-
 
 def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, str]:
     options = {"flush_packets": "1"} if live else {}
@@ -227,73 +260,6 @@ def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, 
     ticks = min(lcm(time_base.denominator, 48000), 10**8)
     index = LIVE_INDEX if live else "faststart"
     return {**options, "movflags": index, "movie_timescale": str(ticks)}
-
-
-class _Copied:
-    def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
-        self._container = container
-        self._from_zero = container.format.name == "matroska"
-        self._stream = container.add_stream_from_template(stream)
-        self._last: int | None = None
-        self.lost = 0
-
-    def __call__(self, packet: "av.Packet[Any]") -> None:
-        before_zero = (
-            packet.pts is not None and packet.pts + (packet.duration or 0) <= 0 > packet.pts
-        )
-        # Matroska would shift all other times for a packet that ends before time 0
-        if not packet.size or (self._from_zero and before_zero):
-            return
-        if packet.dts is None:
-            self.lost += 1
-            return
-        if self._last is not None and packet.dts <= self._last:
-            self.lost += 1  # muxers refuse times that do not rise
-            return
-        packet.pts = packet.dts if packet.pts is None else packet.pts
-        self._last = packet.dts
-        packet.stream = self._stream
-        try:
-            self._container.mux(packet)
-        except DAMAGED:
-            self.lost += 1
-
-    def end(self) -> None:
-        pass
-
-
-class _Reencoded:
-    """A stream that is decoded and encoded as AAC, at the nearest rate that AAC has."""
-
-    def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
-        self._container = container
-        self._decoder = context = stream.codec_context
-        rates = av.Codec(REENCODED, "w").audio_rates or [context.sample_rate]
-        self.rate = min(rates, key=lambda rate: abs(rate - context.sample_rate))
-        self._stream = container.add_stream(REENCODED, rate=self.rate)
-        layout = context.layout.name
-        if layout.endswith("channels"):
-            layout = LAYOUTS.get(context.layout.nb_channels, "stereo")
-        self._stream.codec_context.layout = layout
-        self._resampler = av.AudioResampler("fltp", layout, self.rate)
-        self.lost = 0
-
-    def __call__(self, packet: "av.Packet[Any]") -> None:
-        try:
-            frames = self._decoder.decode(packet)
-        except av.FFmpegError:
-            self.lost += 1
-            return
-        for frame in frames:
-            self._encode(frame)
-
-    def end(self) -> None:
-        self._encode(None)
-        self._container.mux(self._stream.encode(None))
-
-    def _encode(self, frame: "av.AudioFrame | None") -> None:
-        for heard in self._resampler.resample(frame):
-            self._container.mux(self._stream.encode(heard))
 
 
 def verify(path: Path, frames: int, last: float | None = None) -> None:

@@ -196,7 +196,7 @@ def reader_of(kind: str, model):
 def _read(path: Path) -> None:
     """Every frame and packet of a recording."""
     with VideoReader(path) as reader:
-        for count, _ in enumerate(reader.with_sound()):
+        for count, _ in enumerate(reader.items(reader.sound)):
             assert count < MOST_PICTURES
 
 

@@ -44,11 +44,8 @@ ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
 
 CONNECT_S = 5.0  # maximum wait for a server of Ray's to answer, in seconds
 CLOSING_S = 2.0  # maximum wait for killed processes of Ray, in seconds
-
-
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 """Environment variables that say how many threads libraries compute with."""
-
 MOST_LINES = 10_000  # most lines of a film's log; earlier lines are left out
 
 
@@ -124,13 +121,9 @@ class Cluster:
         """Waits until at least one call has ended; gives those that have."""
         with stops_unchanged():
             done, _ = self._ray.wait(calls, num_returns=1, timeout=timeout_s)
-        if not done:
-            self._check_alive()
-        return list(done)
-
-    def _check_alive(self) -> None:
-        """Ray would wait for ever."""
-        try:
+        if done:
+            return list(done)
+        try:  # Ray would wait for ever
             _check_listens(self._head)
             nodes = {node["NodeID"]: node["Alive"] for node in self._ray.nodes()}
             why = "" if nodes.get(self._node) else "its process on this machine is gone"
@@ -140,6 +133,7 @@ class Cluster:
             raise TemporaryError(
                 f"Ray has ended ({why}). Start again with --resume: finished films are kept."
             )
+        return []
 
     def get(self, call: Any) -> Outcome:
         try:
@@ -160,20 +154,29 @@ class Cluster:
 
     def close(self) -> None:
         """Leaves the cluster; ends it if it was started for this job."""
-        name = self._folder.name if self._folder else None
-        processes = _processes(name) if name else []
+        processes = self._processes()
         try:
             if self._ray:
                 with suppress(Exception):
                     _with_our_handlers(self._ray.shutdown)
         finally:
-            if self._folder and name:
-                processes += _processes(name)  # what Ray has not ended in time, or while it began
+            if self._folder:
+                processes += self._processes()  # what Ray has not ended in time, or while it began
                 for process in processes:
                     with suppress(psutil.Error):
                         process.kill()  # not another one that has got its number
                 psutil.wait_procs(processes, CLOSING_S)
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _processes(self) -> list[psutil.Process]:
+        """The processes that were started for this job, and all below them."""
+        found: list[psutil.Process] = []
+        if self._folder:
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    if any(self._folder.name in word for word in child.cmdline()):
+                        found += [child, *child.children(recursive=True)]
+        return found
 
 
 def _with_our_handlers(call: Callable[[], None]) -> None:
@@ -190,16 +193,6 @@ def _with_our_handlers(call: Callable[[], None]) -> None:
         for number, handler in handlers.items():
             if handler is not None:  # it was set from Python
                 signal.signal(number, handler)
-
-
-def _processes(named: str) -> list[psutil.Process]:
-    """The processes below this one with a text in their command lines, and all below these."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if any(named in word for word in child.cmdline()):
-                found += [child, *child.children(recursive=True)]
-    return found
 
 
 def _check_listens(address: str) -> None:
@@ -240,8 +233,16 @@ def make_film(
     lines = BufferingHandler(MOST_LINES)
     logging.getLogger().setLevel(level)
     ours.addHandler(lines)
+    wanted = f"{config.model_dump_json()} {options.exact} {options.sidecar}"
     try:
-        outcome = _films(config, options).make(task)
+        if wanted not in _kept:
+            from realtime_lrp.commands.video.overlay import Films
+
+            _kept.clear()
+            _kept[wanted] = Films(config, options)
+        outcome = _kept[wanted].make(task)
+    except Exception as error:
+        outcome = Outcome(error=error, for_all=True)
     finally:
         ours.removeHandler(lines)
     outcome.log = [record.getMessage() for record in lines.buffer]
@@ -250,13 +251,3 @@ def make_film(
     if outcome.report:
         outcome.report = msgspec.structs.replace(outcome.report, thumbnails=[])
     return outcome
-
-
-def _films(config: Config, options: VideoOptions) -> "Films":
-    from realtime_lrp.commands.video.overlay import Films
-
-    wanted = f"{config.model_dump_json()} {options.exact} {options.sidecar}"
-    if wanted not in _kept:
-        _kept.clear()
-        _kept[wanted] = Films(config, options)
-    return _kept[wanted]

@@ -2,7 +2,7 @@
 
 A file that makes a decoder crash or hang takes that process with it and nothing else. Only what the
 network sees of a picture, and the map that it computes, travels between the two, in the messages
-below. `Recoding` is the parent's side, `main` the child's, which has no TensorFlow:
+below. `Recoding` is the parent's side, `Recoder` the child's, which has no TensorFlow:
 
     decode (a thread) -> pending frames and sound, in the order of the file -> draw, encode (main)
     maps from the parent (a thread) -------------------------------------------^
@@ -10,25 +10,24 @@ below. `Recoding` is the parent's side, `main` the child's, which has no TensorF
 `AHEAD` and `MOST_BYTES` limit how far decoding runs ahead.
 """
 
-import os
 import queue
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.child import Channel, Child, Failed, module_command, parent_channel
+from realtime_lrp.system.child import Alive, Channel, Child, module_command, parent_channel, serve
 from realtime_lrp.system.files import check_room
 from realtime_lrp.system.geometry import Box, FloatBox
-from realtime_lrp.video.descriptions import film_metadata
 from realtime_lrp.video.libraries import av
-from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.video.pictures import film_metadata, mirrored
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, box_at, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
@@ -39,9 +38,9 @@ from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3  # maximum number of batches that are decoded and not yet written
 MOST_BYTES = 2**30  # maximum number of bytes of decoded pictures that wait to be drawn
-THUMBNAILS = 12
+THUMBNAILS = 12  # evenly spaced small pictures of the result that are kept; up to twice as many
 THUMBNAIL_WIDTH = 320
-WRITTEN_EVERY_S = 0.2
+ALIVE_EVERY_S = 0.2
 STALLED_S = 60.0  # a child that shows no sign of life for this long is killed
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
@@ -49,30 +48,24 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
 class RecodingOrder(msgspec.Struct, frozen=True, tag=True):
-    """The order to recode a recording.
-
-    The film is the first of the unfinished `parts`; the child removes all of them if the parent is
-    gone. Every stride-th frame is explained, and its map is carried along to the others. `size` is
-    (rows, columns) of the network's input. It sees the `region` of each frame, in fractions; where
-    it `follows` a thing, the parent gets whole frames. The look names no colour map but has it.
-    """
+    """The order to recode a recording."""
 
     source: Path
-    parts: tuple[Path, ...]
+    parts: tuple[Path, ...]  # unfinished, the film first; the child removes them without a parent
     container: str
     comment: str
     provenance: str
     span: Span | None
-    stride: int
+    stride: int  # so many frames have one map: it is carried along
     batch: int
     layout: str
     codec: str
     quality: int | None
     sound: bool
-    size: tuple[int, int]
+    size: tuple[int, int]  # rows and columns of the network's input
     fit: str
-    region: FloatBox | None
-    follows: bool
+    region: FloatBox | None  # that it sees of each frame, in fractions
+    follows: bool  # whether it follows a thing: then the parent gets whole frames
     mirror: bool
     look: Look
 
@@ -97,79 +90,58 @@ class BatchMaps(msgspec.Struct, frozen=True, tag=True):
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
-    """The first frame was decoded: (rows, columns) upright, about how many frames or 0.
+    """The first frame was decoded."""
 
-    `aspect` is the width of a pixel divided by its height.
-    """
-
-    size: tuple[Side, Side]
-    frames: Count
-    aspect: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] = 1.0
+    size: tuple[Side, Side]  # rows, columns, upright
+    frames: Count  # about how many, or 0
+    aspect: Annotated[float, msgspec.Meta(gt=0, lt=1e9)]  # width of a pixel divided by its height
 
 
 class PictureBatch(msgspec.Struct, frozen=True, tag=True):
-    """Pictures that the network is to explain.
+    """The region of every stride-th frame, or all of it, which the network is to explain."""
 
-    The pictures, uint8 [n, rows, columns, 3] RGB, are the extracted region of every stride-th
-    frame, or all of it; the times, in seconds, belong to all frames since the last message of this
-    kind.
-    """
-
-    pictures: np.ndarray
-    times: tuple[float, ...]
-
-
-class Written(msgspec.Struct, frozen=True, tag=True):
-    """This many frames are written; also shows that the child is alive."""
-
-    frames: Count
+    pictures: np.ndarray  # uint8 [n, rows, columns, 3] RGB
+    times: tuple[float, ...]  # seconds, of all frames since the last message of this kind
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
-    """The film is finished.
-
-    If the source ended early, `expected` is about how many frames it should have; otherwise 0.
-    `times` belong to the frames after the last `PictureBatch`; thumbnails are pairs of seconds and
-    uint8 [h, w, 3] RGB.
-    """
+    """The film is finished."""
 
     frames: Count
-    expected: Count
-    times: tuple[float, ...]
+    expected: Count  # about how many frames there should be if the source ended early, else 0
+    times: tuple[float, ...]  # of the frames after the last `PictureBatch`
     bad_packets: Count
     lost_sound: Count
     notes: tuple[str, ...] = ()
-    thumbnails: list[tuple[float, np.ndarray]] = []
-
-
-TO_CHILD = RecodingOrder | BatchMaps
-FROM_CHILD = Opened | PictureBatch | Written | Report | Failed
+    thumbnails: list[tuple[float, np.ndarray]] = []  # seconds, uint8 [h, w, 3] RGB
 
 
 class Recoding:
     """A job that is under way; closing it ends its process.
 
-    Where a write failed there, an `OSError` is raised. `opened` is what is known of the recording,
-    `written` how many frames are written so far, `report` what was done, once `batches` has ended.
+    Where a write failed there, an `OSError` is raised. `written` frames are written so far.
     """
 
-    report: Report
+    report: Report  # once `batches` has ended
 
     def __init__(self, job: RecodingOrder):
         self._job = job
         self._source = str(job.source)
         self.written = 0
-        command = module_command("realtime_lrp.commands.video.recoding")
-        self._child = Child(command, FROM_CHILD, aside=self._aside)
+        self.child = Child(
+            module_command("realtime_lrp.commands.video.recoding"),
+            Opened | PictureBatch | Report,
+            on_life=partial(setattr, self, "written"),
+        )
         try:
             self._send(job)
             self.opened = self._receive(Opened)
         except BaseException:
-            self._child.close()
+            self.close()
             raise
 
     def close(self) -> None:
-        self._child.close()
+        self.child.close()
 
     def batches(self) -> Iterator[PictureBatch]:
         """Yields what is to be explained, until the film is finished; each needs an `answer`."""
@@ -183,153 +155,107 @@ class Recoding:
             yield message
         self.report = message
 
-    @property
-    def waiting(self) -> bool:
-        """Whether another batch is there already; if not, the child may wait for an answer."""
-        return self._child.has_sent
-
     def answer(self, maps: Sequence[DrawableMap]) -> None:
         """Sends the maps of the oldest `PictureBatch` that has none yet."""
         self._send(BatchMaps(tuple(maps)))
 
     def _send(self, message: RecodingOrder | BatchMaps) -> None:
         try:
-            self._child.send(message)
+            self.child.send(message)
         except OSError:
             while True:  # raises what the child had to say before it ended
                 self._receive(Opened, PictureBatch, Report)
 
     def _receive(self, *types: type[msgspec.Struct]) -> Any:
-        return self._child.expect(self._source, *types, silent_s=STALLED_S)
-
-    def _aside(self, message: Any) -> bool:
-        if isinstance(message, Written):
-            self.written = max(self.written, message.frames)
-            self._child.shows_life()
-        return isinstance(message, Written)
-
-
-Pending: TypeAlias = "TimedFrame | av.Packet | BaseException | None"
-"""Frames and sound in their order, None at their end, or the exception that ended a thread."""
-
-Maps: TypeAlias = "queue.SimpleQueue[DrawableMap | BaseException]"
-"""The maps of the pictures of all batches in their order, or the exception that ended a thread."""
-
-
-def main() -> None:
-    """Does what the parent asks for and sends the outcome."""
-    channel = parent_channel(TO_CHILD)
-    job = channel.receive()
-    recoder = Recoder(job, channel, queue.SimpleQueue())
-    threading.Thread(target=_listen, args=(channel, job, recoder), daemon=True).start()
-    try:
-        channel.send(recoder.run())
-    except BaseException as error:
-        with suppress(Exception):  # the parent is gone
-            channel.send(Failed.by(error))
-    os._exit(0)  # decoder threads of a damaged file may never end
-
-
-def _listen(channel: Channel, job: RecodingOrder, recoder: "Recoder") -> None:
-    """Queues the maps; removes what is unfinished and ends if the parent is gone."""
-    try:
-        with suppress(EOFError, OSError, ValueError):
-            while isinstance(answer := channel.receive(), BatchMaps):
-                for drawable in answer.maps:
-                    recoder.maps.put(drawable)
-    except BaseException as error:
-        recoder.fail(error)
-        return
-    for part in job.parts:
-        shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
-    os._exit(1)
+        return self.child.expect(self._source, *types, silent_s=STALLED_S)
 
 
 class Recoder:
-    """Does a job; `maps` gets one map for each picture of the batches that are sent."""
+    """Makes the film of an order; its threads report what ends them to the parent."""
 
-    def __init__(self, job: RecodingOrder, channel: Channel, maps: Maps):
-        self._job = job
+    _job: RecodingOrder
+    _reader: VideoReader | None = None
+
+    def __init__(self, channel: Channel):
         self._channel = channel
-        self.maps = maps
-        self._pending: queue.SimpleQueue[Pending] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[TimedFrame | av.Packet[Any] | None] = queue.SimpleQueue()
+        """Frames and sound in the order of the file, None at their end."""
+        self._maps: queue.SimpleQueue[DrawableMap] = queue.SimpleQueue()
         self._room = threading.Semaphore(0)
-        self._reader: VideoReader | None = None
         self._frames = 0
         self._all_decoded = False
         self._ended = threading.Event()
         self._times: list[float] = []
-        self._thumbnails = _Thumbnails()
+        self._series = Series()
+        self._follower: Follower | None = None
 
-    def run(self) -> Report:
-        job = self._job
+    def take(self, message: RecodingOrder | BatchMaps) -> bool:
+        """Queues the maps of a batch."""
+        if isinstance(message, BatchMaps):
+            for drawable in message.maps:
+                self._maps.put(drawable)
+        return isinstance(message, BatchMaps)
+
+    def remove_parts(self) -> None:
+        """Removes what is unfinished."""
+        for part in self._job.parts:
+            shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
+
+    def run(self, job: RecodingOrder) -> Report:
+        self._job = job
         threading.Thread(target=self._tell_progress, daemon=True).start()
         try:
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
             self._reader = reader = VideoReader(job.source, job.span, square=False)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
-            lost, notes = self._encode(reader)
+            report = self._encode(reader)
             verify(job.film, self._frames)
         finally:
             self._ended.set()
-        return Report(
-            self._frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
-            tuple(notes), self._thumbnails.kept,
-        )  # fmt: skip
-
-    def fail(self, error: BaseException) -> None:
-        """Makes `run` raise what has ended another thread, whichever queue it waits for."""
-        self._pending.put(error)
-        self.maps.put(error)
+        return report
 
     def _decode(self, reader: VideoReader) -> None:
-        try:
-            for item in self._decoded(reader):
-                self._pending.put(item)
-            self._pending.put(None)  # the end
-        except OSError as error:  # failed writes happen in the other thread
-            source = str(self._job.source)
-            why = error.strerror or error
-            damaged = DamagedInputError(f"{source!r} cannot be read to its end ({why}).")
-            damaged.__cause__ = error
-            self.fail(damaged)
-        except BaseException as error:
-            self.fail(error)
-        self._all_decoded = True
+        with self._channel.reporting():
+            try:
+                for item in self._decoded(reader):
+                    self._pending.put(item)
+            except OSError as error:  # failed writes happen in the other thread
+                source = str(self._job.source)
+                why = error.strerror or error
+                raise DamagedInputError(f"{source!r} cannot be read to its end ({why}).") from error
+            self._pending.put(None)
+            self._all_decoded = True
 
-    def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
+    def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet[Any]"]:
         job = self._job
-        batch = []
-        count = 0
+        batch: list[np.ndarray] = []
+        count = length = 0
         region: Region | None = None
-        for item in reader.with_sound() if job.sound else reader:
+        for item in reader.items(reader.sound if job.sound else []):
             if not isinstance(item, TimedFrame):
                 yield item
                 continue
             picture = mirrored(item.picture, job.mirror)
             if region is None:
-                region = self._begin(reader, picture)
+                size = picture.shape[:2]
+                aspect = float(reader.aspect)
+                room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
+                # A batch must fill before the room does, or all would wait for each other.
+                length = min(job.batch, max(1, room // (2 * job.stride)))
+                self._room.release(room)
+                self._channel.send(Opened(size, reader.frames, aspect))
+                within = box_at(job.region, size) if job.region else None
+                region = region_of(size, job.size, job.fit, aspect, within)
             self._room.acquire()
             self._times.append(float(item.pts * reader.time_base))
             yield TimedFrame(picture, item.pts, item.duration)
             if count % job.stride == 0:
                 batch.append(picture if job.follows else region.extract(picture))
             count += 1
-            if len(batch) == self._batch:
+            if len(batch) == length:
                 self._send(batch)
         if batch:
             self._send(batch)
-
-    def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
-        job = self._job
-        size = picture.shape[:2]
-        room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
-        # A batch must fill before the room does, or all would wait for each other.
-        self._batch = min(job.batch, max(1, room // (2 * job.stride)))
-        self._room.release(room)
-        self._channel.send(Opened(size, reader.frames, float(reader.aspect)))
-        within = box_at(job.region, size) if job.region else None
-        return region_of(size, job.size, job.fit, float(reader.aspect), within)
 
     def _send(self, batch: list[np.ndarray]) -> None:
         times = self._times
@@ -337,74 +263,48 @@ class Recoder:
         self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
         batch.clear()
 
-    def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
-        """Writes frames and sound; returns how many packets of sound were lost, and changes."""
+    def _encode(self, reader: VideoReader) -> Report:
+        """Writes frames and sound until all are written."""
         job = self._job
-        draw = _Drawer(self._job, self.maps)
-        early = []
-        aspect = 1.0
-        with ExitStack() as stack:
-            writer = None
-            notes = []
-            while (item := self._pending.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
+        items = iter(self._pending.get, None)
+        early = []  # sound; it can be written after the first frame
+        while not isinstance(first := next(items), TimedFrame):
+            early.append(first)
+        thumbnails: list[tuple[float, np.ndarray]] = []
+        step = 1
+        with VideoWriter(
+            job.film, job.container, reader.fps, reader.time_base, codec=job.codec,
+            quality=job.quality, colour=reader.colour, aspect=reader.aspect,
+            metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
+        ) as writer:  # fmt: skip
+            notes = writer.add_sound(reader.sound) if job.sound else []
+            for item in chain([first], early, items):
                 if not isinstance(item, TimedFrame):
-                    writer.sound(item) if writer else early.append(item)
+                    writer.sound(item)
                     continue
-                if writer is None:
-                    writer = stack.enter_context(VideoWriter(
-                        job.film, job.container, reader.fps, reader.time_base, codec=job.codec,
-                        quality=job.quality, colour=reader.colour, aspect=reader.aspect,
-                        metadata=film_metadata(reader.metadata, job.comment),
-                        description=job.provenance,
-                    ))  # fmt: skip
-                    notes = writer.add_sound(reader.sound) if job.sound else []
-                    aspect = float(reader.aspect)
-                result = draw(self._frames, item.picture)
+                result = self._drawn(item.picture)
                 writer.write(result, item.pts, item.duration)
-                for packet in early:
-                    writer.sound(packet)
-                early = []
                 self._room.release()
+                if self._frames % step == 0:
+                    rows, columns, _ = result.shape
+                    size = round(rows * THUMBNAIL_WIDTH / (columns * float(reader.aspect)))
+                    small = resize(result, (max(1, size), THUMBNAIL_WIDTH))
+                    thumbnails.append((float(item.pts * reader.time_base), small))
+                    if len(thumbnails) == 2 * THUMBNAILS:
+                        thumbnails = thumbnails[::2]
+                        step = 2 * step
                 self._frames += 1
-                self._thumbnails.add(float(item.pts * reader.time_base), result, aspect)
                 check_room(job.film.parent)
-        return writer.lost_sound if writer else 0, notes
+        return Report(
+            self._frames, reader.expected, tuple(self._times), reader.bad_packets,
+            writer.lost_sound, tuple(notes), thumbnails,
+        )  # fmt: skip
 
-    def _tell_progress(self) -> None:
-        """Sends how many frames are written, at once and while anything is read or written.
-
-        The parent tells slow work by it from a decoder that hangs. Once all is decoded nothing can
-        hang any more.
-        """
-        before = None
-        try:
-            while not self._ended.is_set():
-                done = self._frames, self._reader.packets if self._reader else 0
-                if self._all_decoded or done != before:
-                    self._channel.send(Written(self._frames))
-                before = done
-                self._ended.wait(WRITTEN_EVERY_S)
-        except BaseException as error:
-            self.fail(error)
-
-
-class _Drawer:
-    """Draws the maps: a frame's own, or the last explained frame's, carried along."""
-
-    def __init__(self, job: RecodingOrder, maps: Maps):
-        self._job = job
-        self._maps = maps
-        self._series = Series()
-        self._follower: Follower | None = None
-
-    def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
+    def _drawn(self, picture: np.ndarray) -> np.ndarray:
+        """Draws a frame's own map, or the last explained frame's, carried along."""
         job = self._job
-        if self._follower is None or number % job.stride == 0:
+        if self._follower is None or self._frames % job.stride == 0:
             newest = self._maps.get()
-            if isinstance(newest, BaseException):
-                raise newest
             self._line = newest.line
             painted = paint(
                 picture, [newest.drawn], job.look, newest.box, newest.outlines, self._series
@@ -414,23 +314,26 @@ class _Drawer:
             painted = self._follower(picture)
         return lay_out(painted, self._line, job.layout)
 
+    def _tell_progress(self) -> None:
+        """Sends how many frames are written, while anything is read or written.
 
-class _Thumbnails:
-    """Keeps small pictures of the result, evenly spaced: at most twice `THUMBNAILS`."""
+        By it the parent tells slow work from a decoder that hangs; once all is decoded none does.
+        """
+        before = None
+        with self._channel.reporting():
+            while not self._ended.is_set():
+                done = self._frames, self._reader.packets if self._reader else 0
+                if self._all_decoded or done != before:
+                    self._channel.send(Alive(self._frames))
+                before = done
+                self._ended.wait(ALIVE_EVERY_S)
 
-    def __init__(self) -> None:
-        self._step = 1
-        self._count = 0
-        self.kept: list[tuple[float, np.ndarray]] = []
 
-    def add(self, seconds: float, picture: np.ndarray, aspect: float) -> None:
-        if self._count % self._step == 0:
-            rows = round(picture.shape[0] * THUMBNAIL_WIDTH / (picture.shape[1] * aspect))
-            self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))
-            if len(self.kept) == 2 * THUMBNAILS:
-                self.kept = self.kept[::2]
-                self._step = 2 * self._step
-        self._count += 1
+def main() -> None:
+    """The child."""
+    channel = parent_channel(RecodingOrder | BatchMaps)
+    recoder = Recoder(channel)
+    serve(channel, recoder.run, recoder.take, recoder.remove_parts)
 
 
 if __name__ == "__main__":

@@ -15,16 +15,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from realtime_lrp import errors
 from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions, tasks_of
 from realtime_lrp.config import Config, check_names
-from realtime_lrp.errors import (
-    Error,
-    InternalError,
-    OutputError,
-    TemporaryError,
-    TransferError,
-    UsageError,
-)
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.results.tally import Tally
 from realtime_lrp.system.child import Failed
@@ -32,6 +26,7 @@ from realtime_lrp.system.files import check_output, stale_parts
 from realtime_lrp.system.object_store import is_stored, local_path
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import same_file
+from realtime_lrp.video.untrusted import read_frames
 
 TICK_S = 0.5
 MOST_S = 1e7
@@ -53,7 +48,7 @@ class VideoRun:
         self._progress = progress
         self._tasks = tasks
         self._tally = Tally(len(tasks), "videos done")
-        self._last: Outcome | None = None
+        self._made: Provenance | None = None
         self._stats: Stats | None = None
 
     def run(self) -> Iterator[str]:
@@ -64,30 +59,34 @@ class VideoRun:
         if len(self._tasks) == 1 and waiting:  # before the network is loaded and Ray started
             if waiting[0].refused:
                 raise waiting[0].refused
-            waiting[0].check_source()
+            if not waiting[0].recording:
+                next(read_frames(waiting[0].source.resolve(), 0, notes=False))
+        shared = waiting and (self._options.workers or self._options.ray)
         try:
-            shared = bool(self._options.workers or self._options.ray)
             with closing(self._by_workers(waiting) if shared else self._here(waiting)) as outcomes:
                 for task, outcome in outcomes:
                     yield from self._ended(task, outcome)
-        except (KeyboardInterrupt, TransferError, TemporaryError) as stop:
+        except (KeyboardInterrupt, errors.TransferError, errors.TemporaryError) as stop:
             self._tally.log_stop(stop)
             raise
-        self._write_stats()
+        if self._options.stats:
+            if self._stats and self._made:
+                write_figures(self._options.stats, self._stats.as_dict(live=False), self._made)
+            else:
+                log.warning("nothing was done: %s is not written", self._options.stats)
         self._tally.raise_worst()
 
-    def _here(self, waiting: deque[Task]) -> Outcomes:
+    def _here(self, waiting: Iterable[Task]) -> Outcomes:
         from realtime_lrp.commands.video.overlay import Films
 
-        films = Films(self._config, self._options)
+        films: Films | None = None
         for task in waiting:
             if self._begun(task):
+                films = films or Films(self._config, self._options)
                 yield task, films.make(task, self._stats, self._progress)
 
     def _by_workers(self, waiting: deque[Task]) -> Outcomes:
         """Has Ray's workers make the films, and gives each when it is done."""
-        if not waiting:
-            return
         from realtime_lrp.commands.video.cluster import Cluster
 
         check_names(self._config)
@@ -105,7 +104,7 @@ class VideoRun:
                     task = running.pop(call)
                     try:
                         outcome = workers.get(call)
-                    except TemporaryError as lost:
+                    except errors.TemporaryError as lost:
                         outcome = Outcome(error=lost)
                     if outcome.stats and self._stats is None:  # all workers report the same rates
                         of_one = outcome.stats
@@ -115,15 +114,19 @@ class VideoRun:
         finally:
             try:
                 workers.close()
-            finally:
-                _remove_parts(running.values())
+            finally:  # what is left of films under way, once their workers have ended
+                deadline = time.monotonic() + LEAVING_S
+                while not all([task.remove_parts() for task in running.values()]):
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(TICK_S / 5)
 
     def _begun(self, task: Task) -> bool:
         try:
             if task.refused:
                 raise task.refused
             task.begin()
-        except Error as error:
+        except errors.Error as error:
             self._fail(task, error)
             return False
         return True
@@ -134,16 +137,23 @@ class VideoRun:
         error = outcome.error
         if isinstance(error, Failed):
             found = error.error()
-            if not isinstance(found, Error):
-                found = error.noted(InternalError(f"{task.source.name}: {found}"))
+            if not isinstance(found, errors.Error):
+                found = error.noted(errors.InternalError(f"{task.source.name}: {found}"))
             error = found
+        if error and outcome.for_all:
+            raise error
         if error:
-            if outcome.for_all:
-                raise error
             self._fail(task, error)
-            return
-        if report := outcome.report:
-            self._count(outcome)
+        if (report := outcome.report) and (new := outcome.stats):
+            self._made = outcome.provenance
+            if self._stats is None:
+                self._stats = new
+            elif new is not self._stats:
+                self._stats.frames_captured += new.frames_captured
+                self._stats.frames_shown += new.frames_shown
+                self._stats.maps += new.maps
+                self._stats.map_ms.extend(new.map_ms)
+                self._stats.traces = max(self._stats.traces, new.traces)
             for note in report.notes:
                 log.warning("%s: %s", task.source.name, note)
             how = f"{report.frames} frames -> {task.shown} ({outcome.computed})"
@@ -156,39 +166,9 @@ class VideoRun:
 
     def _fail(self, task: Task, error: Exception) -> None:
         self._progress.end()
-        if isinstance(error, TransferError) and not task.stored:
+        if isinstance(error, errors.TransferError) and not task.stored:
             raise error  # the disk of the films
         self._tally.failed(task.source, error)
-
-    def _count(self, outcome: Outcome) -> None:
-        new = outcome.stats
-        self._last = outcome
-        assert new is not None
-        if self._stats is None:
-            self._stats = new
-        elif new is not self._stats:
-            self._stats.frames_captured += new.frames_captured
-            self._stats.frames_shown += new.frames_shown
-            self._stats.maps += new.maps
-            self._stats.map_ms.extend(new.map_ms)
-            self._stats.traces = max(self._stats.traces, new.traces)
-
-    def _write_stats(self) -> None:
-        path = self._options.stats
-        made = self._last and self._last.provenance
-        if path and self._stats and made:
-            write_figures(path, self._stats.as_dict(live=False), made)
-        elif path:
-            log.warning("nothing was done: %s is not written", path)
-
-
-def _remove_parts(tasks: Iterable[Task]) -> None:
-    """Removes what is left of the films under way, once their workers have ended."""
-    deadline = time.monotonic() + LEAVING_S
-    while not all([task.remove_parts() for task in tasks]):
-        if time.monotonic() > deadline:
-            return
-        time.sleep(TICK_S / 5)
 
 
 def run(config: Config, options: VideoOptions) -> Iterator[str]:
@@ -197,10 +177,17 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     options = replace(options, inputs=inputs, output=local_path(options.output))
     stored = [is_stored(word) for word in (*options.inputs, options.output)]
     if any(stored) and not (options.workers or options.ray):
-        raise UsageError("s3:// and gs:// need workers. Add --workers N or --ray ADDRESS.")
-    _check_options(options)
-    tasks = tasks_of(config, options)
-    refused = [error for task in tasks if (error := task.refusal())]
+        raise errors.UsageError("s3:// and gs:// need workers. Add --workers N or --ray ADDRESS.")
+    begin = options.start or 0.0
+    if not (begin < MOST_S and (options.end is None or options.end < MOST_S)):
+        raise errors.UsageError(f"Expected --start and --end below {MOST_S:g} seconds.")
+    if options.end is not None and options.end <= begin:
+        raise errors.UsageError(
+            f"Expected --end after --start. Received {begin:g} to {options.end:g}."
+        )
+    if options.maps and not options.maps.is_dir():
+        check_output(options.maps, overwrite=False)  # only the last folder of the path is made
+    tasks, refused = tasks_of(config, options)
     if refused and not (options.resume and len(tasks) > 1):
         first, *others = refused
         more = f" ({len(others)} more cannot be made either.)" if others else ""
@@ -212,7 +199,7 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
         check_output(options.stats, overwrite=True)
         taken = [path for task in tasks for path in (task.source, *task.outputs.values())]
         if any(same_file(options.stats, path) for path in taken):
-            raise OutputError(
+            raise errors.OutputError(
                 f"{str(options.stats)!r} is an input or an output. Choose another for --stats."
             )
     if options.exact and config.lrp.precision == "auto":
@@ -220,14 +207,3 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
         config = config.changed(lrp={"precision": "float32"})
     with Progress(len(tasks)) as progress:
         yield from VideoRun(config, options, tasks, progress).run()
-
-
-def _check_options(options: VideoOptions) -> None:
-    if not all(time is None or time < MOST_S for time in (options.start, options.end)):
-        raise UsageError(f"Expected --start and --end below {MOST_S:g} seconds.")
-    if options.end is not None and options.end <= (options.start or 0.0):
-        raise UsageError(
-            f"Expected --end after --start. Received {options.start or 0:g} to {options.end:g}."
-        )
-    if options.maps and not options.maps.is_dir():
-        check_output(options.maps, overwrite=False)  # only the last folder of the path is made

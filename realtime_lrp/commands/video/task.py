@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,9 +26,9 @@ from realtime_lrp.errors import Error, OutputError, UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results import resume
 from realtime_lrp.results.companions import check_companions, companions_of
-from realtime_lrp.system import files
+from realtime_lrp.system import files, object_store
 from realtime_lrp.system.child import Failed
-from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored
+from realtime_lrp.system.object_store import StoredFile, is_stored
 from realtime_lrp.video.files import (
     VIDEOS,
     inputs_of,
@@ -38,7 +38,6 @@ from realtime_lrp.video.files import (
     skipped_in,
 )
 from realtime_lrp.video.reader import Span
-from realtime_lrp.video.untrusted import read_frames
 from realtime_lrp.video.writer import CONTAINERS
 
 MOST_MANIFEST = 1 << 20  # bytes of the largest manifest that is read
@@ -48,11 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VideoOptions:
-    """The command line's options besides the configuration; times are in seconds.
-
-    `maps` is the folder that gets a folder of raw maps for each film. Without `workers` and `ray`,
-    the address of a cluster, this process does all.
-    """
+    """The command line's options besides the configuration; times are in seconds."""
 
     inputs: Sequence[str]
     output: str
@@ -62,10 +57,10 @@ class VideoOptions:
     resume: bool = False
     sidecar: bool = False
     summary: bool = False
-    maps: Path | None = None
+    maps: Path | None = None  # gets a folder of raw maps for each film
     stats: Path | None = None
     workers: int | None = None
-    ray: str | None = None
+    ray: str | None = None  # the address of a cluster; without it and workers this process does all
 
     @property
     def exact(self) -> bool:
@@ -82,53 +77,27 @@ class VideoOptions:
 
 @dataclass(eq=False)
 class Film:
-    """A film of a recording, .mp4, .mov or .mkv, with what is made beside it.
-
-    What is beside it may be replaced where the film itself may not: a killed run has left it.
-    """
+    """A film of a recording, .mp4, .mov or .mkv, with what is made beside it."""
 
     source: Path
     target: Path
     replace: bool = False
     companions: Mapping[str, Path] = field(default_factory=dict)
-    replace_companions: bool = False
+    replace_companions: bool = False  # also where the film may not: a killed run has left them
     span: Span | None = None
 
-    def note_complete(self, parts: Mapping[str, Path]) -> None:
-        """Called once all files are complete, before the first of them gets its name."""
-
-
-class Disk:
-    """The place for films: files of this machine, or in a folder that machines share."""
-
-    stored = False
-
-    def shown(self, path: Path) -> str:
-        return str(path)
-
-    def state(self, path: Path) -> str:
-        """Words that change when a file or folder changes; "" if there is none."""
-        return resume.state_of(path)
-
-    def manifest(self, film: Path) -> resume.Manifest | None:
-        return resume.read_manifest(film)
-
-    def check(self, task: "Task") -> None:
-        files.check_output(task.target, task.replace)
-        check_companions(task.companions, task.replace_companions)
-        files.refuse_link(resume.manifest_path(task.target))
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of all that shapes a film with a manifest; "" for others."""
+        return ""
 
 
 class Task(Film):
-    """A film that is to be made, and will be where `shown` says, unless it is `done` or `refused`.
-
-    `recording` is the source in an object store; then `source` only has its name. The task is
-    `stored` if the recording comes from an object store or the film goes into one.
-    """
+    """A film that is to be made, unless it is `done` or `refused`."""
 
     def __init__(
-        self, config: Config, options: VideoOptions, source: Path, target: Path, place: Disk,
-        recording: StoredFile | None = None,
+        self, config: Config, options: VideoOptions, source: Path, target: Path,
+        root: Path | None = None, recording: StoredFile | None = None,
     ):  # fmt: skip
         companions = companions_of(target, options.sidecar, options.summary, options.maps)
         over = options.overwrite
@@ -138,9 +107,9 @@ class Task(Film):
         self._before: resume.Manifest | None = None
         self._config = config
         self._options = options
-        self.place = place
-        self.recording = recording
-        self.stored = place.stored or recording is not None
+        self.root = root  # the folder in an object store that the film goes into
+        self.recording = recording  # the source in an object store; `source` only has its name
+        self.stored = bool(root or recording)
 
     @property
     def outputs(self) -> dict[str, Path]:
@@ -149,22 +118,25 @@ class Task(Film):
 
     @property
     def shown(self) -> str:
-        return self.place.shown(self.target)
+        """Where the film will be."""
+        return address_of(self.target) if self.root else str(self.target)
 
-    def check_source(self) -> None:
-        if not self.recording:
-            next(read_frames(self.source.resolve(), 0, notes=False))
-
-    def refusal(self) -> Error | None:
+    def refusal(self, folder: "StoredFolder | None") -> Error | None:
         """Looks at what is there already; gives the reason why nothing at all should be begun.
 
         A name that the system refuses, for example as too long, is none: the others are made.
         """
         try:
             if self._options.resume:
-                self._compare()
-            if not self.done:
-                self.place.check(self)
+                self._compare(folder)
+            if self.done:
+                return None
+            if folder:
+                folder.check(self)
+            else:
+                files.check_output(self.target, self.replace)
+                check_companions(self.companions, self.replace_companions)
+                files.refuse_link(resume.manifest_path(self.target))
         except Error as error:
             self.refused = error
             return error
@@ -172,10 +144,10 @@ class Task(Film):
             self.refused = files.write_error(self.target, error)
         return None
 
-    def _compare(self) -> None:
+    def _compare(self, folder: "StoredFolder | None") -> None:
         """Decides whether a film that is there is finished, is made again, or is refused."""
-        manifest = self.place.manifest(self.target)
-        states = self._states()
+        manifest = folder.manifest(self.target) if folder else resume.read_manifest(self.target)
+        states = self._states(folder.state if folder else resume.state_of)
         if not (film := states["film"]):
             self.replace_companions |= manifest is not None and manifest.owns(states)
             return
@@ -199,22 +171,15 @@ class Task(Film):
     def take_over(self) -> None:
         """Lets what a lost worker has made of the film since `begin` be replaced."""
         manifest = resume.read_manifest(self.target)
-        if manifest and manifest != self._before and manifest.owns(self._states()):
+        if manifest and manifest != self._before and manifest.owns(self._states(resume.state_of)):
             self.replace = self.replace_companions = True
 
     def remove_parts(self) -> bool:
         """Removes what lost workers have left unfinished; gives whether nothing else is left."""
         return all([files.remove_parts(output) for output in self.outputs.values()])
 
-    def note_complete(self, parts: Mapping[str, Path]) -> None:
-        states = {kind: resume.state_of(part) for kind, part in parts.items()}
-        try:
-            resume.write_manifest(self.target, resume.Manifest(self.fingerprint, states))
-        except Error as error:
-            log.warning("--resume will not recognise %s: %s", self.target, error)
-
-    def _states(self) -> dict[str, str]:
-        return {kind: self.place.state(path) for kind, path in self.outputs.items()}
+    def _states(self, state_of: Callable[[Path], str]) -> dict[str, str]:
+        return {kind: state_of(path) for kind, path in self.outputs.items()}
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -230,62 +195,47 @@ class Task(Film):
 
 @dataclass
 class Outcome:
-    """The outcome of a recording.
-
-    There is a report or an error. A worker sends `Failed` instead of exceptions, as not every one
-    can be sent. An error `for_all` recordings is that the network cannot be loaded. `computed` is
-    for example "float32 on CPU".
-    """
+    """The outcome of a recording: a report or an error."""
 
     report: Report | None = None
-    error: Exception | Failed | None = None
-    for_all: bool = False
-    computed: str = ""
+    error: Exception | Failed | None = None  # workers send `Failed`: not every exception can be
+    for_all: bool = False  # whether the error is that the network cannot be loaded
+    computed: str = ""  # for example "float32 on CPU"
     stats: Stats | None = None
     provenance: Provenance | None = None
     log: list[str] = field(default_factory=list)
 
 
-class StoredFolder(Disk):
-    """The folder of the films, for example s3://bucket/films, at the start of the job.
+def address_of(path: Path) -> str:
+    """The address of a path below the root of a store, which is an address without a slash."""
+    return path.as_posix().replace(":/", "://", 1)
 
-    Outputs have paths below `root`, where no file system has anything.
-    """
 
-    stored = True
+class StoredFolder:
+    """The folder of the films, for example s3://bucket/films, at the start of the job."""
 
     def __init__(self, address: str):
-        self.address = address.rstrip("/")
-        self.root = Path(self.address)
-        self._manifests: dict[str, bytes] = {}
-        self._sizes: dict[str, dict[str, int]] = defaultdict(dict)
+        self.root = Path(address)  # outputs are below it, where no file system has anything
+        self._manifests: dict[Path, bytes] = {}
+        self._sizes: dict[Path, dict[str, int]] = defaultdict(dict)
         """Path of a file -> {"": bytes}, of a folder -> bytes of each file in it."""
-        for name, size in ObjectStore(address).names(address).items():
-            self._sizes[name][""] = size
-            folder, _, file = name.rpartition("/")
-            self._sizes[folder][file] = size
+        for name, size in object_store.sizes_below(address_of(self.root)).items():
+            path = self.root / name
+            self._sizes[path][""] = size
+            self._sizes[path.parent][path.name] = size
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the listing of the whole folder, which no worker needs."""
-        return {"address": self.address, "root": self.root}
-
-    def read_manifests(self, films: Sequence[str]) -> None:
-        names = [resume.manifest_path(Path(film)).name for film in films]
-        names = [one for one in names if 0 < self._sizes[one].get("", 0) <= MOST_MANIFEST]
-        contents = ObjectStore(self.address).read_all([f"{self.address}/{one}" for one in names])
-        self._manifests = dict(zip(names, contents, strict=True))
-
-    def name(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
-
-    def shown(self, path: Path) -> str:
-        return f"{self.address}/{self.name(path)}"
+    def read_manifests(self, films: Sequence[Path]) -> None:
+        found = [path for path in map(resume.manifest_path, films) if self._sizes[path]]
+        small = [path for path in found if self._sizes[path][""] <= MOST_MANIFEST]
+        contents = object_store.read_all([address_of(path) for path in small])
+        self._manifests = dict(zip(small, contents, strict=True))
 
     def state(self, path: Path) -> str:
-        return _state(self._sizes[self.name(path)])
+        """Words that change when a file or folder changes; "" if there is none."""
+        return _state(self._sizes[path])
 
     def manifest(self, film: Path) -> resume.Manifest | None:
-        data = self._manifests.get(resume.manifest_path(film).name, b"")
+        data = self._manifests.get(resume.manifest_path(film), b"")
         try:
             return msgspec.json.decode(data, type=resume.Manifest)
         except (msgspec.MsgspecError, UnicodeError):
@@ -296,7 +246,7 @@ class StoredFolder(Disk):
             may = task.replace if kind == "film" else task.replace_companions
             if self.state(path) and not may:
                 raise OutputError(
-                    f"{self.shown(path)!r} exists. Add --overwrite or choose another name."
+                    f"{address_of(path)!r} exists. Add --overwrite or choose another name."
                 )
 
 
@@ -314,16 +264,13 @@ def at_hand(task: Task) -> Iterator[Task]:
     files.remove_abandoned()
     with files.temporary_folder() as folder:
         here = copy.copy(task)
-        films = folder / "films"
         if task.recording:
             (folder / "recording").mkdir()
-            name = task.source.name
-            fits = len(os.fsencode(name)) <= files.MOST_NAME and name not in ("", ".", "..")
-            local = name if fits else f"recording{task.source.suffix[:8]}"
-            here.source = folder / "recording" / local
-            ObjectStore(task.recording.address).fetch(task.recording, here.source)
-        if isinstance(task.place, StoredFolder):
-            own = {kind: films / task.place.name(path) for kind, path in task.outputs.items()}
+            name = os.fsdecode(os.fsencode(task.source.name)[-files.MOST_NAME :])
+            here.source = folder / "recording" / name
+            object_store.fetch(task.recording, here.source)
+        if root := task.root:
+            own = {kind: folder / path.relative_to(root) for kind, path in task.outputs.items()}
             for path in own.values():
                 path.parent.mkdir(parents=True, exist_ok=True)
             here.target = own.pop("film")
@@ -335,37 +282,46 @@ def at_hand(task: Task) -> Iterator[Task]:
                 shown = str(error).replace(str(here.source), task.recording.address)
                 error.args = (shown, *error.args[1:])
             raise
-        if isinstance(task.place, StoredFolder):
-            _upload(task.place.address, films, here)
+        if root:
+            _upload(here, folder, root)
 
 
-def _upload(address: str, folder: Path, task: Task) -> None:
+def _upload(task: Task, folder: Path, root: Path) -> None:
     """Uploads the manifest, what stands beside the film, and last the film."""
-    store = ObjectStore(address)
+    manifest = resume.manifest_path(task.target)
     states = {}
-    made = list[Path]()
+    made = [manifest]
     for kind, path in reversed(list(task.outputs.items())):
         own = sorted(path.iterdir()) if path.is_dir() else [path]
         sizes = {"" if file == path else file.name: file.stat().st_size for file in own}
         states[kind] = _state(sizes)
         made += own
-    manifest = msgspec.json.encode(resume.Manifest(task.fingerprint, states))
-    store.write(manifest, f"{address}/{resume.manifest_path(task.target).name}")
+    resume.write_manifest(task.target, resume.Manifest(task.fingerprint, states))
     for file in made:
-        store.upload(file, f"{address}/{file.relative_to(folder).as_posix()}")
+        object_store.upload(file, address_of(root / file.relative_to(folder)))
 
 
-def tasks_of(config: Config, options: VideoOptions) -> list[Task]:
-    """The recordings of a job, and where their films go."""
+def tasks_of(config: Config, options: VideoOptions) -> tuple[list[Task], list[Error]]:
+    """The recordings of a job, with where their films go; and why it should not be begun."""
     folder = None
     if is_stored(options.output):
-        _check_output(options)
+        if options.output.lower().endswith(tuple(CONTAINERS)):
+            raise UsageError(
+                f"{options.output!r} is the name of a film. Expected a folder, such as "
+                "s3://films/2024."
+            )
+        maps = options.maps
+        if maps and (maps.is_absolute() or ".." in maps.parts or ":" in maps.parts[0]):
+            raise UsageError(
+                f"--maps {str(maps)!r} is not below the output. Expected a folder there, for "
+                "example --maps maps."
+            )
         folder = StoredFolder(options.output)
         options = replace(options, maps=options.maps and folder.root / options.maps)
     sources: list[tuple[Path, StoredFile | None]] = []
     for word in options.inputs:
         if is_stored(word):
-            found = ObjectStore(word).find(word, VIDEOS, "video")
+            found = object_store.find(word, VIDEOS, "video")
             sources += [(Path(one.address.partition("://")[2]), one) for one in found]
         else:
             sources += [(path, None) for path in inputs_of([word], VIDEOS, "video")]
@@ -373,28 +329,16 @@ def tasks_of(config: Config, options: VideoOptions) -> list[Task]:
         log.warning("%s", skipped)
     paths = [path for path, _ in sources]
     if folder:
-        names = output_names(paths, ".mp4")
+        targets = [folder.root / name for name in output_names(paths, ".mp4")]
         refuse_repeated(paths)
         if options.resume:
-            folder.read_manifests(names)
-        targets = [folder.root / name for name in names]
+            folder.read_manifests(targets)
     else:
         may_exist = options.overwrite or options.resume
         targets = outputs_for(paths, options.output, ".mp4", tuple(CONTAINERS), may_exist)
-    return [
-        Task(config, options, path, target, folder or Disk(), recording)
+    root = folder.root if folder else None
+    tasks = [
+        Task(config, options, path, target, root, recording)
         for (path, recording), target in zip(sources, targets, strict=True)
     ]
-
-
-def _check_output(options: VideoOptions) -> None:
-    if options.output.lower().endswith(tuple(CONTAINERS)):
-        raise UsageError(
-            f"{options.output!r} is the name of a film. Expected a folder, such as s3://films/2024."
-        )
-    maps = options.maps
-    if maps and (maps.is_absolute() or ".." in maps.parts or ":" in maps.parts[0]):
-        raise UsageError(
-            f"--maps {str(maps)!r} is not below the output. Expected a folder there, for example "
-            "--maps maps."
-        )
+    return tasks, [error for task in tasks if (error := task.refusal(folder))]

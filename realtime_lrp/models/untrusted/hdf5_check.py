@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 
 from realtime_lrp.errors import DamagedInputError, first_line
-from realtime_lrp.system.call import call_in_child
+from realtime_lrp.system.child import call_in_child
 
 MAX_EXPANSION = 1000  # How many times larger than in the file data may be; gzip cannot reach more
 SMALL_BYTES = 64 << 20  # Data of up to this size is accepted whatever its compression

@@ -50,7 +50,10 @@ class Region:
         return rows, columns
 
     def place_of(self, at: tuple[float, float]) -> tuple[float, float] | None:
-        """The row and column of x, y, all in shares; None where the network does not see it."""
+        """The place in the input, in shares of it from 0 to below 1.
+
+        `at` is x, y in shares of the picture. None where the network does not see it.
+        """
         rows, columns = self.picture
         x, y, *_ = self.in_input((at[0] * columns, at[1] * rows) * 2)
         x0, y0, x1, y1 = self.inner

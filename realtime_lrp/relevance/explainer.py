@@ -293,7 +293,7 @@ class Explainer(ConceptViews):
         return Detections.of(found, threshold)
 
     def boxes(self, x: np.ndarray | tf.Tensor, target: OneTarget = "all") -> DrawnBoxes:
-        """The boxes that a detector finds, of the target's classes, without a map."""
+        """The boxes of the `target`'s classes that a detector finds in `x`, without maps."""
         graph = self._graph
         ends = detections.ends_of(graph)
         run = self._compiled("boxes", lambda x, t: detections.drawn_of(graph.forward(x), ends, t))
@@ -319,7 +319,7 @@ class Explainer(ConceptViews):
         return max(one.traces for one in (self._run, *self._pipelines))
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
-        """Advice where relevance of the map grows without limit, most of it in a layer."""
+        """Advice if the map of `target` grows without limit, most of it in a `layer`."""
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
         divided = any(layer in plan.divided_by_logits for plan in self._plans)
         return account.flood_advice(self._arguments["absorb_bias"], divided and asked.several)
@@ -402,7 +402,7 @@ class Explainer(ConceptViews):
     def of_one_picture(
         self, before: Callable[[tf.Tensor], tf.Tensor], fixed: bool
     ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """The function that a file for other programs computes, see `export.of_one_picture`."""
+        """An exported file's function; for `before` and `fixed` see `export.of_one_picture`."""
         return export.of_one_picture(self._plans[0], before, self._default if fixed else None)
 
     def provenance(self) -> Provenance:

@@ -16,11 +16,10 @@ from realtime_lrp.errors import UsageError
 
 @dataclass(frozen=True)
 class Colormap:
-    """A table of colours."""
+    """A `table` of colours, uint8 [256, 3] RGB; a `signed` one can draw negative relevance."""
 
-    table: np.ndarray  # uint8 [256, 3] RGB
-    # whether the map can draw negative relevance. Then relevance 0 is entry 128, else 0.
-    signed: bool = False
+    table: np.ndarray
+    signed: bool = False  # relevance 0 is entry 128, else 0
 
     @classmethod
     def of(cls, colours: str, signed: bool = False) -> "Colormap":

@@ -100,7 +100,7 @@ class LayerViews:
     def not_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None = None
     ) -> NotFiniteError:
-        """The error for NaN or Inf, which names the first layer that computes them."""
+        """The error for NaN or Inf in pictures `x` under `target`; it names the first layer."""
         graph = self._as_built
         tensors = graph.forward(to_float32(x), joined=False)
         for node in graph.nodes:

@@ -80,7 +80,10 @@ class Composite:
     def absorbing(
         self, graph: Graph, contexts: Mapping[int, LayerContext], absorb_bias: bool | None = None,
     ) -> frozenset[int]:  # fmt: skip
-        """The output numbers of layers whose biases take relevance; None: as it was published."""
+        """The outputs, by number in `graph`, of layers whose biases take relevance.
+
+        `contexts` has each layer's surroundings by number; `absorb_bias` None: as published.
+        """
 
         def absorbs(node: Node) -> bool:
             context = contexts[node.output]

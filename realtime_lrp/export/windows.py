@@ -115,7 +115,7 @@ def average_pool_back(w: Writer, op: tf.Operation, sizes: str, r: str) -> str:
         op.get_attr("strides"),
         op.get_attr("padding").decode(),
     )
-    share = 1 / counts.numpy()  # of each pixel in its window
+    share = 1 / counts.numpy()  # each pixel's in its window
     ones = w.constant(np.ones([picture[3], 1, *moves.window], np.float32))
     r = w.first(w.op("Mul", r, w.constant(share)))
     back = moves.back(picture[1:3], windows[1:3])

@@ -75,7 +75,7 @@ class Given(msgspec.Struct, frozen=True, tag=True):
     """A source was opened, gives a picture, or, without one, has ended."""
 
     facts: Facts
-    shape: tuple[Side, Side, Literal[3]] | None = None  # of a picture in the shared memory
+    shape: tuple[Side, Side, Literal[3]] | None = None  # the picture's in the shared memory
     picture: np.ndarray | None = None  # uint8 [H, W, 3] RGB
 
 

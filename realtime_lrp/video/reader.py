@@ -82,8 +82,8 @@ class VideoReader:
         self.packets = self.bad_packets = 0
         self.sound = list(self.container.streams.audio)
         self.metadata = dict(self.container.metadata)
-        self.colour = Colour()  # of the pictures, known once the first one was read
-        self.aspect = Fraction(1)  # of a shown pixel, too
+        self.colour = Colour()  # known once the first picture was read
+        self.aspect = Fraction(1)  # a pixel's, known then too
         self.go_on: Callable[[], bool] = lambda: True
         self._span = span or Span()
         self._trimmed = span is not None

@@ -76,7 +76,7 @@ class VideoWriter:
         self._codec = codec
         self._colour = colour or Colour()
         self._sound: dict[int, Callable[[av.Packet[Any]], None]] = {}
-        self._encoders: list[tuple[Any, Callable[..., None]]] = []  # of sound
+        self._encoders: list[tuple[Any, Callable[..., None]]] = []  # sound's
         self._newest: dict[int, int] = {}  # times of the last packets of copied sound
         self.lost_sound = 0
         self._durations: dict[int | None, int] = {}
@@ -144,7 +144,7 @@ class VideoWriter:
         for stream in streams:
             context = stream.codec_context
             name = context.codec.canonical_name if context and context.sample_rate else None
-            plays = self._format != ".mp4" or not (name or "").startswith("pcm_")  # in few players
+            plays = self._format != ".mp4" or not (name or "").startswith("pcm_")  # rarely plays
             if name in self._container.supported_codecs and plays:
                 copy = self._container.add_stream_from_template(stream)
                 self._sound[stream.index] = partial(self._copy, copy)

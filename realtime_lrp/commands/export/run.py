@@ -91,8 +91,8 @@ def run(
 ) -> Iterator[str]:
     """Writes the file, or the folder of a page; yields a line that names it.
 
-    With a `fixed` target it explains nothing else. `runtime` is a folder with onnxruntime-web,
-    of which a page then has a copy.
+    With a `fixed` target it explains nothing else. `runtime`: a folder with onnxruntime-web, which
+    is copied into the page.
 
     Raises:
       Error: what `make` raises.

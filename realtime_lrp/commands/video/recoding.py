@@ -56,7 +56,7 @@ class RecodingOrder(msgspec.Struct, frozen=True, tag=True):
     comment: str
     provenance: str
     span: Span | None
-    stride: int  # so many frames have one map: it is carried along
+    stride: int  # frames for each map, which is carried along
     batch: int
     layout: str
     codec: str

@@ -200,7 +200,7 @@ class Outcome:
     report: Report | None = None
     error: Exception | Failed | None = None  # workers send `Failed`: not every exception can be
     for_all: bool = False  # whether the error is that the network cannot be loaded
-    computed: str = ""  # for example "float32 on CPU"
+    computed: str = ""  # such as "float32 on CPU"
     stats: Stats | None = None
     provenance: Provenance | None = None
     log: list[str] = field(default_factory=list)

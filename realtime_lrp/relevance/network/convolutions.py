@@ -8,7 +8,7 @@ import tensorflow as tf
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.linear import Linear, Weights
 
-FEW_CHANNELS = 4  # of a picture; for more, TensorFlow's adjoint of a stride is faster
+FEW_CHANNELS = 4  # a picture's; for more, TensorFlow's adjoint of a stride is faster
 
 
 class Convolution(Linear):

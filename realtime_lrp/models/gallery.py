@@ -225,7 +225,7 @@ class Gallery:
         return self._decoded(known.activating) if known else ()
 
     def check(self, layers: Mapping[str, int]) -> None:
-        """Refuses a gallery, or names, of another network; `layers` says each one's channels."""
+        """Refuses a gallery, or names, of another network; `layers` has numbers of channels."""
         for layer in self.contents.layers:
             have = layers.get(layer.name)
             if have != layer.channels:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def load_application(name: str, weights: str | None, labels: list[str] | None) -> Network:
-    """Loads a network of keras.applications; None are ImageNet's weights, and its labels."""
+    """Loads one of keras.applications; None are ImageNet's weights and labels, [] no labels."""
     application = APPLICATIONS[name]
     downloads: list[Download] = []
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILES = {name: ASSETS / f"{name}.keras" for name in EMBEDDED}  # embedded network -> its file
 
-# weights, "imagenet", "random", a path, or None for its own; a user's labels -> the network
+# (weights: "imagenet", "random", a path or None for its own; labels or None) -> the network
 Load = Callable[[str | None, list[str] | None], "Network"]
 
 

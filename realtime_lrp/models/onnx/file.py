@@ -151,7 +151,8 @@ def _needed(nodes: Any, outputs: Sequence[str], known: set[str]) -> list[Any]:
         if number not in read:
             own = nodes[number].input
             read[number] = [made[one] for one in own if one not in known and one in made]
-            left += [(one, f"the node {label(nodes[number])}") for one in own]
+            reader = f"the node {label(nodes[number])}"
+            left += [(one, reader) for one in own]
     if all(one < number for number, before in read.items() for one in before):
         return [nodes[number] for number in sorted(read)]
     try:

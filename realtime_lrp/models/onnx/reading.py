@@ -56,7 +56,7 @@ HIGHEST = 6  # the most that a network reads once it has normalised its pictures
 
 
 def load_onnx(path: Path, size: Size, output: str | None) -> tuple[Network, str]:
-    """Loads a network of pictures [B, H, W, C], and what says how these are prepared; "" is nobody.
+    """Loads a network of pictures [B, H, W, C]; also what says how to prepare them, "" for a guess.
 
     The size, (H, W), is for a file that leaves it open; `output` names one of several.
     """

@@ -24,7 +24,7 @@ CLIPPED = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
 
 def load_tflite(path: Path, size: Size, output: str | None) -> tuple[Network, str]:
-    """Loads a network with floating numbers in place of quantised, as `load_onnx` does."""
+    """Loads a network, with floating numbers for quantised ones, and what `load_onnx` returns."""
     shown = repr(str(path))
     problem = f"{shown} is no TensorFlow Lite file that can be read"
     with naming_the_file(shown, problem, "Expected one that tf.lite.TFLiteConverter has written."):

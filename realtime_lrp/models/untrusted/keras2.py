@@ -5,6 +5,7 @@ has no translation is refused there by its name.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -129,11 +130,13 @@ def translated(described: Any, old: bool) -> Any:
                 "it uses hard_sigmoid, which Keras 3 computes otherwise; load the model in Keras 2 "
                 'and write a SavedModel: model.export("folder")'
             )
-    text = json.dumps(described)
-    for name in {str(part.get("name")) for part in parts_of(described)}:
-        if "/" in name:  # which Keras 3 refuses
-            text = text.replace(json.dumps(name), json.dumps(name.replace("/", "_")))
-    return _translated(json.loads(text))
+    names = {json.dumps(str(part.get("name"))) for part in parts_of(described)}
+
+    def renamed(text: re.Match[str]) -> str:
+        """With "_" for "/", which Keras 3 refuses, in names of layers."""
+        return text[0].replace("/", "_") if text[0] in names else text[0]
+
+    return _translated(json.loads(re.sub(r'"(?:[^"\\]|\\.)*"', renamed, json.dumps(described))))
 
 
 def _translated(part: Any) -> Any:

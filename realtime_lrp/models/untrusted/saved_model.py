@@ -311,9 +311,9 @@ def _read_variables(folder: Path, saved: Any, wanted: dict[str, int]) -> dict[st
         if any(one.size < 0 for one in variable.shape.dim):
             raise ValueError(f"the variable {variable.name[:100]!r} has no fixed shape")
         claimed += _bytes(variable.shape, variable.dtype)
-    refuse_beyond_memory(claimed, repr(str(folder)))
     if claimed > held:
         raise ValueError(f"its variables claim {claimed:,} bytes, its files hold {held:,}")
+    refuse_beyond_memory(claimed, repr(str(folder)))
     reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
     described = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
         reader.get_tensor(_OBJECT_GRAPH)

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -88,7 +88,10 @@ class Guard:
             own = False
         if not own:
             return WRONG_HOST
-        if not self._is_own_origin(headers):
+        origins = headers.getlist("origin")  # programs other than browsers send none
+        address = "".join(origins).partition("://")[2].lower()
+        ours = address == headers["host"].lower() or hostname(address) in self._further
+        if origins and not (ours and len(origins) == 1):
             return WRONG_ORIGIN
         if scope["path"] == OPEN:
             return ""
@@ -102,15 +105,6 @@ class Guard:
                 scope["token"] = tokens[role]
                 return ""
         return NO_TOKEN
-
-    def _is_own_origin(self, headers: Headers) -> bool:
-        """Whether the page that asks is ours. Programs other than browsers send no origin."""
-        origins = headers.getlist("origin")
-        if not origins:
-            return True
-        address = origins[0].partition("://")[2].lower()
-        own = address == headers["host"].lower() or hostname(address) in self._further
-        return len(origins) == 1 and own
 
     def _sender(self, scope: Scope, send: Send) -> Send:
         """Sends in time, or raises _GoneError; adds the cookie for what belongs to the page."""

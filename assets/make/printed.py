@@ -21,7 +21,7 @@ def printed() -> dict[str, str]:
         "config.yaml": schema + config.as_yaml(config.load()),
         "assets/config.schema.json": config.json_schema(),
         "docs/methods.md": _with_tables("docs/methods.md", sentences, rules),
-        "docs/live.md": _with_tables("docs/live.md", keys.table(), sources),
+        "docs/live.md": _with_tables("docs/live.md", _keys(), sources),
     }
 
 
@@ -35,6 +35,12 @@ TABLES = {
 
 def _table(head: str) -> str:
     rows = [head, "|---|---|", *(f"| `{name}` | {text} |" for name, text in TABLES[head].items())]
+    return "\n".join(rows) + "\n"
+
+
+def _keys() -> str:
+    rows = [f"- `{keys.key_text(one.keys)}`: {one.meaning}" for one in (*keys.KEYED, *keys.CLICKER)]
+    rows += [f"- {button}: {meaning}" for button, meaning in keys.MOUSE]
     return "\n".join(rows) + "\n"
 
 

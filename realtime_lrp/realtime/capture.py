@@ -242,7 +242,8 @@ class Capture:
             if reader.lost:
                 log.info("%s", reader.error or "the source ended")
                 if not reader.count:
-                    history.missing = NO_PICTURE + _reason(error)
+                    first = re.split(r"(?<=[.!?]) (?=[A-Z])", first_line(error))[0]
+                    history.missing = NO_PICTURE + masked(first)
                 self._set_missing(history)
             history.tries = 1 if reader.newest - reader.since > HEALTHY_S else history.tries + 1
             pause_s = PAUSES_S[min(history.tries, len(PAUSES_S)) - 1]
@@ -351,11 +352,6 @@ class SourceThread(threading.Thread):
             self.newest = self.heard = captured
             self.count += 1
             self._frames.put(transformed, captured, source)
-
-
-def _reason(error: Exception) -> str:
-    """The first sentence of an error, without secrets."""
-    return masked(re.split(r"(?<=[.!?]) (?=[A-Z])", first_line(error))[0])
 
 
 _NO_SOURCE = Source(threading.Event())

@@ -63,8 +63,7 @@ class MapRequest:
     probe: bool = False
     concepts: ConceptRequest | None = None  # the channels whose maps are wanted too, or None
     box: int | None = None  # the number of a detector's box that is shown alone
-    # what the network sees, fractions of the picture; None: all of it, or what it follows
-    region: FloatBox | None = None
+    region: FloatBox | None = None  # shares of the picture; None: all of it, or what it follows
     aim: Aim = field(default_factory=Aim)  # what of a segmentation is explained
 
 
@@ -77,8 +76,7 @@ class ExplainedFrame:
     request: MapRequest  # without concepts while these are being prepared
     engine: Engine
     result: Result
-    # as `Result.scores`, without patches; None where none are, or while that is prepared
-    uncovered: np.ndarray | None = None
+    uncovered: np.ndarray | None = None  # scores without patches, if some are, once prepared
     probed: ProbeResult | None = None
     shares: np.ndarray | None = None  # float32 [channels], steady ones of `result.concepts`
     loss: Loss | None = None  # where relevance went that is missing; None where nothing is missing

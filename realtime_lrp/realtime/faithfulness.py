@@ -37,10 +37,9 @@ class ProbeResult:
     whole: float  # with all patches
     relevant: float  # without the most relevant patches
     at_random: float  # without as many random patches
-    # the patches of the newest picture, bool [rows, columns] over the network's input; of the
-    # random ones the first choice
+    # patches of the newest picture, bool [rows, columns] over the network's input
     relevant_patches: np.ndarray
-    random_patches: np.ndarray
+    random_patches: np.ndarray  # the first choice
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,20 +26,16 @@ class Slot(Generic[T]):
 
     def put(self, value: T, time: float, source: str = "") -> None:
         with self._changed:
-            self._item = Item(value, self._count() + 1, time, source)
+            self._item = Item(value, self.count + 1, time, source)
             self._changed.notify_all()
 
     def newest(self, after: int = 0, timeout_s: float = 0.0) -> Item[T] | None:
         """The newest item if its number is above `after`, else None after the timeout."""
         with self._changed:
-            self._changed.wait_for(lambda: self._count() > after, timeout_s)
-            return self._item if self._count() > after else None
+            self._changed.wait_for(lambda: self.count > after, timeout_s)
+            return self._item if self.count > after else None
 
     @property
     def count(self) -> int:
-        with self._changed:
-            return self._count()
-
-    def _count(self) -> int:
-        """`count` for a caller that holds the lock."""
-        return self._item.number if self._item else 0
+        item = self._item
+        return item.number if item else 0

@@ -41,8 +41,7 @@ class ConceptRow:
     share: float  # -1 to 1, of the magnitude of the relevance at the layer; the length of the bar
     figure: str  # the same in words
     drawn: Drawn  # its map; fades so that all rows have one scale
-    # what the channel answers to, uint8 [S, S, 3] RGB each; possibly none
-    pictures: Sequence[np.ndarray]
+    pictures: Sequence[np.ndarray]  # what the channel answers to, uint8 [S, S, 3] RGB, or none
     followed: bool = False  # whether its map lies over the picture alone
 
 
@@ -134,9 +133,8 @@ class ConceptArtist:
     def _draw_panel(
         self, image: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
     ) -> None:
-        corner = -place.box[0], -place.box[1]
         pad = round(PAD * letters)
-        x0, y0, x1, y1 = moved(place.header, *corner)
+        x0, y0, x1, y1 = moved(place.header, -place.box[0], -place.box[1])
         small = _caption_size(letters)
         width = x1 - x0 - 2 * pad
         first, *rest = wrapped(panel.warning, width, small)
@@ -197,13 +195,14 @@ class ConceptArtist:
             return
         picture = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
         _paste(image, map_over(picture, row.drawn, panel.look), x0, y)
-        if place.shown:
-            gap = max(1, letters // 8)
-            side = min((x1 - x + gap) // place.shown - gap, y1 - y)
-            if not row.pictures:
-                draw_text(image, panel.words(NO_PICTURES), (x, y + letters), letters, DIM)
-            elif side >= LEAST_PICTURE:
-                _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
+        if not place.shown:
+            return
+        gap = max(1, letters // 8)
+        side = min((x1 - x + gap) // place.shown - gap, y1 - y)
+        if not row.pictures:
+            draw_text(image, panel.words(NO_PICTURES), (x, y + letters), letters, DIM)
+        elif side >= LEAST_PICTURE:
+            _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
 
     def _sheet(
         self, pictures: Sequence[np.ndarray], count: int, side: int, gap: int, ground: int

@@ -38,8 +38,7 @@ class Controls:
     """The controls' places on the canvas."""
 
     buttons: Mapping[str, Box]  # action -> its button
-    # the part of the bar that stands for the time from start to end; None without a bar
-    track: Box | None
+    track: Box | None  # the part of the bar from start to end; None without a bar
     area: Box  # all of them, with the gaps
     letters: int  # the height of letters, in pixels
 
@@ -227,8 +226,7 @@ class Menu:
 class ClassList(Menu):
     """The classes."""
 
-    # index and label, best first when they came; none before the first map
-    entries: Sequence[tuple[int, str]] = ()
+    entries: Sequence[tuple[int, str]] = ()  # index and label, best first when they came
     # the present ones, float32 [classes]
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 

@@ -162,10 +162,3 @@ def key_text(keys: Sequence[str]) -> str:
     names = {"space": "Space", "Escape": "Esc", "Page_Up": "Page Up", "Page_Down": "Page Down",
              "Return": "Enter"}  # fmt: skip
     return ", ".join(names.get(key, key) for key in keys)
-
-
-def table() -> str:
-    """The keys as a list in Markdown."""
-    rows = [f"- `{key_text(one.keys)}`: {one.meaning}" for one in (*KEYED, *CLICKER)]
-    rows += [f"- {button}: {meaning}" for button, meaning in MOUSE]
-    return "\n".join(rows) + "\n"

@@ -77,8 +77,7 @@ def colormap_named(name: str | Colormap) -> Colormap:
 class Look:
     """How maps are drawn: the fields are keys of the section `overlay` of the configuration."""
 
-    # its name, or one of a program's own; None goes by the map's signs
-    colormap: str | Colormap | None
+    colormap: str | Colormap | None  # a name, or a program's own; None goes by the map's signs
     opacity: float  # 0 to 1, of the strongest relevance
     style: str  # "heat", "contour" or "off"
     motion: str  # "flow" or "hold"
@@ -102,10 +101,8 @@ class LookSetting:
 
     name: str  # of the field
     label: str  # what it is called in commands, in notices and on the page
-    # those to go through, round and round; for a number from 0 to 1 none
-    values: Callable[[], Sequence[Any]] = tuple
-    # value -> what it is called, where that is not the value itself
-    words: tuple[tuple[Any, str], ...] = ()
+    values: Callable[[], Sequence[Any]] = tuple  # to go through; for a number from 0 to 1 none
+    words: tuple[tuple[Any, str], ...] = ()  # a value and what it is called, if not the same
     on_page: bool = False  # whether it has a control there, besides its commands
 
     @property

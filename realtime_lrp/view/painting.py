@@ -15,7 +15,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, Extent, FloatBox
+from realtime_lrp.system.geometry import Box, FloatBox
 from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.text import darken, draw_text, text_size, text_width
@@ -92,15 +92,14 @@ class BlendWeights(NamedTuple):
 
 def blend_into(region: np.ndarray, weights: BlendWeights) -> None:
     """Changes a region, uint8 [H, W, 3] RGB, as the weights say."""
-    grey = None
+    luminance = None
     if weights.grey is not None:
         luminance = cv2.cvtColor(region, cv2.COLOR_RGB2GRAY)
         cv2.multiply(luminance, weights.grey, luminance, 1 / 255)
-        grey = cv2.cvtColor(luminance, cv2.COLOR_GRAY2RGB)
     cv2.multiply(region, weights.keep, region, 1 / 255)
-    for part in (grey, weights.colour):
-        if part is not None:
-            cv2.add(region, part, region)
+    if luminance is not None:
+        cv2.add(region, cv2.cvtColor(luminance, cv2.COLOR_GRAY2RGB), region)
+    cv2.add(region, weights.colour, region)
 
 
 def make_overlay(
@@ -132,8 +131,9 @@ def lay_into(picture: np.ndarray, overlay: ColouredMap) -> None:
     region = picture[y0:y1, x0:x1]
     contours = overlay.look.style == "contour"
     blend_into(region, _contours(overlay) if contours else overlay.weights)
-    if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
-        _outline(region)
+    if region.shape != picture.shape:
+        for edge in (region[0], region[-1], region[:, 0], region[:, -1]):
+            edge[:] = OUTLINED[edge]
 
 
 def _contours(overlay: ColouredMap) -> BlendWeights:
@@ -168,11 +168,6 @@ def _lines(smooth: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _bytes(share: np.ndarray) -> np.ndarray:
     return np.rint(share * 255).astype(np.uint8)
-
-
-def _outline(region: np.ndarray) -> None:
-    for edge in (region[0], region[-1], region[:, 0], region[:, -1]):
-        edge[:] = OUTLINED[edge]
 
 
 SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture
@@ -285,21 +280,14 @@ def paint(
 ) -> Painted:  # fmt: skip
     """Colours the maps of a region of a picture; each by itself without a `series`."""
     series = series or Series()
-    size = box[2] - box[0], box[3] - box[1]
-    overlays = (
-        make_overlay(_at_most(shown, size), one.signed, look, box, one.name)
-        for one, shown in zip(maps, series(maps, look.average), strict=True)
-    )
+    overlays = []
+    for one, shown in zip(maps, series(maps, look.average), strict=True):
+        rows, columns = shown.shape[:2]
+        smaller = min(columns, box[2] - box[0]), min(rows, box[3] - box[1])
+        if smaller != (columns, rows):  # it covers fewer pixels: they are averaged, not left out
+            shown = cv2.resize(shown, smaller, interpolation=cv2.INTER_AREA)
+        overlays.append(make_overlay(shown, one.signed, look, box, one.name))
     return Painted(picture, tuple(overlays), outlines)
-
-
-def _at_most(shown: np.ndarray, size: Extent) -> np.ndarray:
-    """A map no larger than the region that it covers: pixels are averaged, not left out."""
-    rows, columns = shown.shape[:2]
-    smaller = min(columns, size[0]), min(rows, size[1])
-    if smaller == (columns, rows):
-        return shown
-    return cv2.resize(shown, smaller, interpolation=cv2.INTER_AREA)
 
 
 def draw_outlines(

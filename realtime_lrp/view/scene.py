@@ -42,8 +42,7 @@ class Scene:
     look: Look
     left: tuple[hud.Block, ...] = ()  # figures for the left side, where both sides have room
     right: tuple[hud.Block, ...] = ()  # figures for the right side; they come first
-    # what the colours of each panel mean; None where its channels are the colours
-    legends: tuple[hud.Legend | None, ...] = ()
+    legends: tuple[hud.Legend | None, ...] = ()  # of each panel; None if its channels are colours
     notice: str = ""  # a line at the bottom, or ""
     with_figures: bool = False  # whether room is kept for figures
     text_size: str = "medium"  # see `hud.TEXT_SIZES`
@@ -310,9 +309,8 @@ class SplitArtist:
         canvas = self.buffers.get((*scene.size, 3))
         if len(scene.scenes) > 1 or scene.said:
             canvas.fill(BACKGROUND)  # also between the scenes
-        for artist, one, (x0, y0, x1, y1) in zip(
-            self._artists_for(scene), scene.scenes, scene.boxes, strict=True
-        ):
+        artists = self._artists_for(scene)
+        for artist, one, (x0, y0, x1, y1) in zip(artists, scene.scenes, scene.boxes, strict=True):
             artist.draw_on(canvas[y0:y1, x0:x1], one)
         if scene.concepts and scene.place:
             self._concepts.draw(canvas, scene.concepts, scene.place, scene.letters)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -157,39 +158,31 @@ def _pages() -> type[WebPage]:
     return WebPage
 
 
+@dataclass(eq=False)
 class Loop:
     """The render loop: each turn handles events, carries out orders, draws, hears the others."""
 
-    def __init__(
-        self,
-        view: View,
-        saver: Saver,
-        sources: Sources,
-        window: Window | None,
-        page: WebPage | None = None,
-        teacher: Any = None,  # a `Teacher`, whose module imports TensorFlow
-    ):
-        self._view = view
-        self._saver = saver
-        self._sources = sources
-        self._window = window
-        self._page = page
-        self._teacher = teacher
-        self._due: list[Order] = []
-        self._card: tuple[object, ...] = ()
-        self._pace_noted = False
+    view: View
+    saver: Saver
+    sources: Sources
+    window: Window | None
+    page: WebPage | None = None
+    teacher: Any = None  # a `Teacher`, whose module imports TensorFlow
+    _due: list[Order] = field(default_factory=list)
+    _card: tuple[object, ...] = ()
+    _pace_noted: bool = False
 
     def turn(self) -> bool:
         """One turn; False when the viewer is to end."""
-        view = self._view
-        page = self._page
+        view = self.view
+        page = self.page
         view.capture.check()
-        view.check(patient=self._window is not None or page is not None)
-        if self._teacher:
-            self._teacher.check()
-        self.handle_events(map(_event_of, self._window.events()) if self._window else ())
+        view.check(patient=self.window is not None or page is not None)
+        if self.teacher:
+            self.teacher.check()
+        self.handle_events(map(_event_of, self.window.events()) if self.window else ())
         self.handle_events(page.events() if page else ())
-        if view.state.ended or (self._window and self._window.closed):
+        if view.state.ended or (self.window and self.window.closed):
             return False  # showing a picture would open the window again
         canvas = None
         if page and not view.figures_in_picture and not page.wants_picture():
@@ -198,8 +191,8 @@ class Loop:
             canvas = view.step()
             self.show_card()
         if canvas is not None and view.frame and view.first.explained:
-            self._saver.record(canvas, view.frame, view.first.explained)
-        for news in (self._saver.news, self._teacher.news if self._teacher else ()):
+            self.saver.record(canvas, view.frame, view.first.explained)
+        for news in (self.saver.news, self.teacher.news if self.teacher else ()):
             while news:
                 view.send(news.popleft())
         self._note_pace()
@@ -209,19 +202,19 @@ class Loop:
 
     def _note_pace(self) -> None:
         """Says once what would be quick where the network is slow."""
-        relevance = self._view.first.relevance
+        relevance = self.view.first.relevance
         if self._pace_noted or not relevance.engine or relevance.stats.maps < MAPS_FOR_PACE:
             return
         self._pace_noted = True
         pace = 1000 * relevance.engine.in_flight / np.median(list(relevance.stats.map_ms))
-        if text := quicker_network(self._view.state.config.model.name, pace):
+        if text := quicker_network(self.view.state.config.model.name, pace):
             log.warning("%s", text)
-            self._view.send(NoticeGiven(text))
+            self.view.send(NoticeGiven(text))
 
     def show_card(self) -> None:
         """Says in the window what is loaded, until the first picture comes."""
-        view = self._view
-        window = self._window
+        view = self.view
+        window = self.window
         if window is None or view.frame:
             return
         state = view.state
@@ -236,29 +229,29 @@ class Loop:
             window.show(canvas)
 
     def handle_events(self, happened: Iterable[Event]) -> None:
-        view = self._view
+        view = self.view
         for event in happened:
             typed = view.state.menu and isinstance(event, events.KeyPressed)
-            if typed or not (self._teacher and self._teacher.takes(event)):
+            if typed or not (self.teacher and self.teacher.takes(event)):
                 self._due += view.send(event)
-        self._sources.mirror = view.state.mirror
+        self.sources.mirror = view.state.mirror
         while self._due and view.first.scene:  # nothing can be saved before something is shown
             self.perform(self._due.pop(0))
 
     def perform(self, order: Order) -> None:
-        view = self._view
+        view = self.view
         event: Event | None = None
         try:
             match order.what:
                 case "snapshot":
-                    event = NoticeGiven(self._saver.snapshot(view))
+                    event = NoticeGiven(self.saver.snapshot(view))
                 case "record":
-                    event = NoticeGiven(self._saver.toggle_recording(view))
+                    event = NoticeGiven(self.saver.toggle_recording(view))
                 case "full_screen":
-                    if self._window:
-                        self._window.fill_screen(view.state.full_screen)
+                    if self.window:
+                        self.window.fill_screen(view.state.full_screen)
                 case what:
-                    event = self._sources.perform(what, order.value, view.capture)
+                    event = self.sources.perform(what, order.value, view.capture)
         except Error as error:
             event = NoticeGiven(first_line(error))
         if event:

@@ -5,17 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from realtime_lrp.engine import wording
 from realtime_lrp.engine.boxes import colour_of
 from realtime_lrp.engine.result import FoundBox, ResultMap
 from realtime_lrp.engine.segments import class_name, colour_of_class, why
-from realtime_lrp.engine.wording import (
-    EACH_BOX,
-    STATES,
-    describe_target,
-    map_note,
-    nothing_found,
-    share_text,
-)
 from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
@@ -59,7 +52,7 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     boxes = explained.boxes
     if boxes == ():
         seen = explained.result.found  # but no longer
-        text = "..." if seen else nothing_found(explained.result.target, engine.label)
+        text = "..." if seen else wording.nothing_found(explained.result.target, engine.label)
         return [(hud.Paragraph(text, ""),)]
     shown = answer_bars(explained)
     bars = [one for one in shown if isinstance(one, Bar)]
@@ -93,7 +86,7 @@ def _why(explained: ExplainedFrame) -> str:
     if explained.shown is not explained.result or (str(target) == "top1" and not engine.detects):
         return f"why: “{explained.answers[0][0]}”"
     quote = "“{}”" if explained.result.target.classes else "{}"
-    return f"why: {quote.format(describe_target(engine, target))}"
+    return f"why: {quote.format(wording.describe_target(engine, target))}"
 
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
@@ -104,7 +97,7 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
     def sentence(one: ResultMap) -> str:
         if named and one.kind.by_rules and one.account.fade < 1:
             return f"no part of this picture speaks for {named}"
-        return map_note(one) if one.state in STATES else ""
+        return wording.map_note(one) if one.state in wording.STATES else ""
 
     return [] if result.found == () else [sentence(one) for one in explained.maps]
 
@@ -188,10 +181,10 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
     """The method that explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     lrp = engine.config.lrp
-    target = describe_target(engine, explained.result.target, explained.answers)
+    target = wording.describe_target(engine, explained.result.target, explained.answers)
     if explained.result.segments:
         target = why(engine, explained.result.segments).removeprefix("why: ")
-    if isinstance(explained.shown, FoundBox) and target == EACH_BOX:
+    if isinstance(explained.shown, FoundBox) and target == wording.EACH_BOX:
         target = f"the box of “{engine.label(explained.shown.label)}”"
     rows = [
         Row("network", name or engine.network.name),
@@ -208,11 +201,11 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     rows = []
     accounted = [one for one in explained.maps if one.accounted]
     for one in accounted:
-        share = share_text(one.total / one.started) if one.started else "-"
+        share = wording.share_text(one.total / one.started) if one.started else "-"
         text = f"{one.total:.3g} of {one.started:.3g} ({share})"
         text = "about 0" if one.state in (State.ZERO, State.FAINT) else text
         rows.append(Row(one.name if len(accounted) > 1 else "relevance", text, not one.closes))
-        share = f" ({share_text(one.taken_by_biases / one.started)})" if one.started else ""
+        share = f" ({wording.share_text(one.taken_by_biases / one.started)})" if one.started else ""
         if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
             rows.append(Row("biases took", f"{one.taken_by_biases:.3g}{share}"))
     if loss := explained.loss:

@@ -7,19 +7,13 @@ from typing import Any
 
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import actions, events, pointing
-from realtime_lrp.realtime.viewer.state import (
-    NOTICE_S,
-    WARNING_S,
-    DrawnView,
-    Notice,
-    ViewerState,
-    first_state,
-)
+from realtime_lrp.realtime.viewer.state import DrawnView, Notice, ViewerState, first_state
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import ClassList, CommandBox, Menu
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
+WARNING_S = 10.0  # seconds for which a warning is shown that the answers may be wrong
 INPUTS = events.KeyPressed, events.Chosen, events.Brushed, events.Clicked, events.Framed
 Choice = Callable[[ViewerState, Any], ViewerState]  # state, what was chosen -> state
 
@@ -153,9 +147,9 @@ def _frame_drawn(state: ViewerState, drawn: DrawnView) -> ViewerState:
     if first and state.lecture:  # its commands may need an answer
         state = show_step(state, state.step)
     if first:  # the maps that the network has no use for are known from now on
-        warning = state.facts.warning
-        hint = f"{warning}\n{actions.HINT}" if warning else actions.HINT
-        state = state.with_choice().with_notice(hint, WARNING_S if warning else NOTICE_S)
+        state = state.with_choice().with_notice(actions.HINT)
+        if warning := state.facts.warning:
+            state = state.with_notice(f"{warning}\n{actions.HINT}", WARNING_S)
     state = actions.follow_best(state)
     if isinstance(state.menu, ClassList) and state.answer:
         scores = state.answer.scores

@@ -22,7 +22,6 @@ from realtime_lrp.view.painting import Drawn, Painted, Series, paint
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.models.gallery import Gallery
 
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 SWAPPED = 1.2  # how many times larger a channel has to be than the one above for its place
@@ -177,14 +176,6 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
     second = [name for name, part in others[:1] if part > most / 2]
     classes = " and ".join(f"“{tidied(name)}”" for name in [first, *second])
     return gallery.name(layer, channel) or (f"for {classes} ({number})" if first else number)
-
-
-def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]:
-    """The layers whose channels have pictures or names; all that can be shown where none have."""
-    layers = engine.concepts.layers
-    if gallery is None:
-        return layers
-    return tuple(one for one in layers if gallery.described(one)) or layers
 
 
 def followed_map(explained: ExplainedFrame) -> ConceptMap | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +19,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
 from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
-from realtime_lrp.realtime.viewer.maps import (
-    FIGURES_S,
-    MapPainter,
-    described_layers,
-    followed_caption,
-)
+from realtime_lrp.realtime.viewer.maps import FIGURES_S, MapPainter, followed_caption
 from realtime_lrp.realtime.viewer.state import NetworkFacts, ViewerState
 from realtime_lrp.system.geometry import Extent
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
@@ -39,49 +34,45 @@ OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one un
 OLD_ANSWER_MS = 1000  # an answer is marked as old when its picture reaches this age
 
 
+@dataclass(eq=False)
 class NetworkView:
     """The newest maps and figures of a network; a further one follows what the first is asked."""
 
-    def __init__(
-        self,
-        relevance: RelevanceThread,
-        capture: Capture,
-        name: str = "",
-        first: NetworkView | None = None,
-    ):
-        self.relevance = relevance
-        self.stats = relevance.stats
-        self.name = name
-        self._capture = capture
-        self._first = first  # the first network's view, for a further network
-        self._followed: tuple[object, ...] = ()  # what the first was asked for, and both engines
-        self.newest: ExplainedFrame | None = None
-        self.number = 0  # how many maps there were
-        self.explained: ExplainedFrame | None = None  # drawn last
-        self.has_map = False  # whether its map was drawn: not on a picture of another file or size
-        self.maps: Painted | None = None  # the maps of `newest`, ready for drawing
-        self.scene: Scene | None = None  # drawn last
-        self.left: tuple[Block, ...] = ()  # the figures at the left
-        self.right: tuple[Block, ...] = ()
-        self._legends: tuple[Legend | None, ...] = ()  # each map's legend
-        self.rates = figures.Rates(self.stats, relevance.waiting)
-        self.problem = ""  # why it cannot explain the target
-        self.refusal = ""  # why it cannot explain by the requested method
-        self.old = ""  # says that its answer is to an earlier picture than the one shown
+    relevance: RelevanceThread
+    capture: Capture
+    name: str = ""
+    first: NetworkView | None = None  # the first network's view, for a further network
+    newest: ExplainedFrame | None = None
+    number: int = 0  # how many maps there were
+    explained: ExplainedFrame | None = None  # drawn last
+    has_map: bool = False  # whether its map was drawn: not on a picture of another file or size
+    maps: Painted | None = None  # the maps of `newest`, ready for drawing
+    scene: Scene | None = None  # drawn last
+    left: tuple[Block, ...] = ()  # the figures at the left
+    right: tuple[Block, ...] = ()
+    problem: str = ""  # why it cannot explain the target
+    refusal: str = ""  # why it cannot explain by the requested method
+    old: str = ""  # says that its answer is to an earlier picture than the one shown
+    # boxes of the map that are gone from the picture, and whether that shows something else
+    lost: tuple[frozenset[int], bool] = (frozenset(), False)
+    ready: bool = False  # whether the newest map is as chosen, or as it stays
+    _legends: tuple[Legend | None, ...] = ()  # each map's legend
+    _followed: tuple[object, ...] = ()  # what the first was asked for, and both engines
+    _known: Engine | None = None  # the engine of the facts
+    _columns_key: tuple[object, ...] = ()
+    _old_since: float = math.inf  # when the newest map was no longer as chosen
+
+    def __post_init__(self) -> None:
+        self.stats = self.relevance.stats
+        self.rates = figures.Rates(self.stats, self.relevance.waiting)
         self._paint = MapPainter()
-        self._known: Engine | None = None  # the engine of the facts
         self._facts = NetworkFacts()
-        self._columns_key: tuple[object, ...] = ()
-        self._old_since = math.inf  # when the newest map was no longer as chosen
-        # boxes of the map that are gone from the picture, and whether that shows something else
-        self.lost = frozenset[int](), False
-        self.ready = False  # whether the newest map is as chosen, or as it stays
 
     def take(self, state: ViewerState) -> None:
         """Takes the newest maps, if there are any; notes since when they are not as chosen."""
         relevance = self.relevance
-        if self._first:
-            self._follow(state, self._first.relevance.engine)
+        if self.first:
+            self._follow(state, self.first.relevance.engine)
         item = relevance.maps.newest()
         self.number = item.number if item else 0
         self.newest = explained = item.value if item else None
@@ -96,11 +87,11 @@ class NetworkView:
         """The lines for the screen alone: no recording and no snapshot has them."""
         now = time.monotonic()
         doing = self.relevance.doing
-        notice = state.notice.text if now < state.notice.until and not self._first else ""
+        notice = state.notice.text if now < state.notice.until and not self.first else ""
         if doing or not self.newest:
             return state.words(notice or doing or "preparing the first map")
         old = now - self._old_since > OLD_MAP_S
-        if old and not (self._first and self.refusal):  # its figures say why its map is another's
+        if old and not (self.first and self.refusal):  # its figures say why its map is another's
             choice = self._choice(state)
             shown = self.newest.names
             missing = [name for name in (choice.name, *choice.also) if name not in shown]
@@ -154,7 +145,7 @@ class NetworkView:
 
     def _notice(self, explained: ExplainedFrame | None) -> str:
         """The line that recordings have too."""
-        trouble = "" if self._first else self._capture.trouble
+        trouble = "" if self.first else self.capture.trouble
         if trouble or not explained:
             return trouble
         result = explained.result
@@ -197,11 +188,11 @@ class NetworkView:
             right = self._answer_blocks(state, explained, legend)
             if self.refusal and state.with_figures:
                 right.append((Paragraph("", self.refusal),))
-            if state.request.probe and not self._first:
+            if state.request.probe and not self.first:
                 right.append(figures.probe_rows(explained, state.text == "presenter"))
         if state.text == "figures":
-            source = self._capture.source.described or "..."
-            left.append(figures.rate_rows(self.rates, state, source, explained, bool(self._first)))
+            source = self.capture.source.described or "..."
+            left.append(figures.rate_rows(self.rates, state, source, explained, bool(self.first)))
         self.left = state.words.blocks(left)
         self.right = state.words.blocks(right)
         self._legends = tuple(map(state.words.entry, legends))
@@ -244,7 +235,7 @@ class NetworkView:
         """The event of an engine that could not be prepared; a further network keeps the choice."""
         cache = self.relevance.engine_cache
         refused = cache and cache.refused()
-        if refused and self._first:
+        if refused and self.first:
             self.refusal = refused[1]
             return NoticeGiven(f"{self.name}: {self.refusal}")
         return ChoiceRefused(*refused, self.relevance.choice) if refused else None
@@ -254,6 +245,9 @@ class NetworkView:
         engine = self.explained and self.explained.engine
         if engine and engine is not self._known:
             explainer = engine.explainer
+            layers = engine.concepts.layers
+            gallery = engine.gallery
+            described = (one for one in layers if gallery and gallery.described(one))
             self._known = engine
             self._facts = NetworkFacts(
                 labels=tuple(map(engine.label, range(explainer.classes))),
@@ -261,8 +255,8 @@ class NetworkView:
                 warning=engine.network.warning or explainer.advice,
                 unsuited=frozenset(explainer.unsuited),
                 auto_composite=engine.auto_composite,
-                concept_layers=engine.concepts.layers,
-                described_layers=described_layers(engine, engine.gallery),
+                concept_layers=layers,
+                described_layers=tuple(described) or layers,
                 concept_layer=engine.concept_layer or "",
             )
         return self._facts

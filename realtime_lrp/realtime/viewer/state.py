@@ -26,7 +26,6 @@ from realtime_lrp.view.look import Look
 NOTICE_S = 4.0  # seconds for which a notice is shown
 END_S = 2.0  # within this many seconds a second press of Esc, q or End ends
 BRUSH = 0.06  # radius of the brush at the start, as a share of the picture's shorter side
-WARNING_S = 10.0  # seconds for which a warning is shown that the answers may be wrong
 CONTROLS_S = 3.0  # seconds for which buttons are shown after the mouse moved
 
 
@@ -44,9 +43,7 @@ class Pointer:
     x: int = -1  # pixels of the canvas
     y: int = -1
     button: str = ""  # which button is down: "left", "right" or ""
-    # what that button was pressed on: "picture", "bar", "button", "menu"; "frame" while it draws a
-    # rectangle; "" for none
-    holds: str = ""
+    holds: str = ""  # what it was pressed on: "picture", "box", "bar", "button", "menu", "frame"
     start: Pixel = (0, 0)  # where it was pressed
     since: float = 0.0  # `time.monotonic()` when the mouse moved first after a rest
     until: float = 0.0  # when it rests, unless it moves again
@@ -70,8 +67,7 @@ class NetworkFacts:
     unsuited: frozenset[str] = frozenset()  # methods and composites that it has no use for
     auto_composite: str = AUTO  # the composite that `lrp.composite: auto` stands for
     concept_layers: tuple[str, ...] = ()  # the layers whose channels can be shown
-    # the layers whose channels have pictures or names; all layers if none have
-    described_layers: tuple[str, ...] = ()
+    described_layers: tuple[str, ...] = ()  # those whose channels have pictures or names, or all
     concept_layer: str = ""  # the layer that is shown first, or ""
 
 
@@ -82,11 +78,9 @@ class DrawnView:
     shown: Item[np.ndarray] | None = None  # the frame, None before the first
     answer: Result | None = None  # the newest map's; None before the first
     facts: NetworkFacts = NetworkFacts()  # about the network of the answer
-    # where the picture stands on the canvas; several boxes side by side
-    pictures: tuple[Box, ...] = ()
+    pictures: tuple[Box, ...] = ()  # where the picture stands on the canvas, each time
     timeline: Timeline | None = None  # where the source stands, None where it has no timeline
-    # where each channel has its row in the panel of concepts
-    concept_rows: tuple[tuple[Box, int], ...] = ()
+    concept_rows: tuple[tuple[Box, int], ...] = ()  # where each channel has its row in the panel
     free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
     size: Extent = (0, 0)  # rows and columns of the canvas
 
@@ -117,8 +111,7 @@ class ViewerState(DrawnView):
     full_screen: bool = False  # whether the window is to fill the screen
     end_until: float = 0.0  # another press before this `time.monotonic()` ends
     about: bool = False  # whether a sentence about each method is shown
-    # the layer whose channels the panel of concepts shows when it appears; "" is the default
-    concept_layer: str = ""
+    concept_layer: str = ""  # what the panel of concepts shows when it appears; "" is the default
     pointer: Pointer = field(default_factory=Pointer)  # the mouse
     notice: Notice = field(default_factory=Notice)  # the line that is shown for a few seconds
     ended: bool = False  # whether the viewer is to end

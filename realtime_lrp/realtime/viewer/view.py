@@ -5,7 +5,7 @@ A frame counts once: as shown when it is drawn for the first time, as dropped wh
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ SMALL, READABLE = 128, 320  # a longer side below SMALL pixels becomes READABLE 
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
 
 
+@dataclass(eq=False)
 class View:
     """Holds the viewer's state and draws it; frames captured before it existed do not count.
 
@@ -39,29 +40,23 @@ class View:
     the picture, whoever shows it shows `columns` and `concepts` as well.
     """
 
-    def __init__(
-        self,
-        state: ViewerState,
-        capture: Capture,
-        threads: Sequence[RelevanceThread],
-        show: Callable[[np.ndarray], None],
-        size: Callable[[], Extent] | None = None,
-        status: Callable[[], str] = lambda: "",
-        figures_in_picture: bool = True,
-        teacher: Any = None,  # a `Teacher`, whose module imports TensorFlow
-    ):
-        self.state = state
-        self.split: SplitScene | None = None
-        self.canvas: np.ndarray | None = None
-        self.frame: Item[np.ndarray] | None = None
-        self.concepts: ConceptPanel | None = None
-        self.capture = capture
-        self._show = show
-        self._size = size
-        self._status = status
-        self._teacher = teacher
-        self.figures_in_picture = figures_in_picture
-        names = network_names(state.config) if len(threads) > 1 else ("",)
+    state: ViewerState
+    capture: Capture
+    threads: Sequence[RelevanceThread]
+    show: Callable[[np.ndarray], None]
+    size: Callable[[], Extent] | None = None
+    status: Callable[[], str] = lambda: ""
+    figures_in_picture: bool = True
+    teacher: Any = None  # a `Teacher`, whose module imports TensorFlow
+    split: SplitScene | None = None
+    canvas: np.ndarray | None = None
+    frame: Item[np.ndarray] | None = None
+    concepts: ConceptPanel | None = None
+
+    def __post_init__(self) -> None:
+        capture = self.capture
+        threads = self.threads
+        names = network_names(self.state.config) if len(threads) > 1 else ("",)
         self.first = NetworkView(threads[0], capture, names[0])
         self._further = [
             NetworkView(thread, capture, name, self.first)
@@ -86,7 +81,7 @@ class View:
         """The figures at the left and at the right, those of further networks below the first's."""
         left = [block for network in self.networks for block in network.left]
         right = [block for network in self.networks for block in network.right]
-        looks = self._teacher and self._teacher.looks
+        looks = self.teacher and self.teacher.looks
         return left, [*right, *([looks] if looks else ()), *_block_of(self._said)]
 
     @property
@@ -145,8 +140,9 @@ class View:
     def finish(self) -> None:
         """Closes the account: frames captured and not drawn until now were dropped."""
         self._note_counts()
-        count = self.capture.frames.count
-        self._drop(count - (self.frame.number if self.frame else self._first_number))
+        stats = self.first.stats
+        drawn = self.frame.number if self.frame else self._first_number
+        stats.frames_dropped = (stats.frames_dropped or 0) + self.capture.frames.count - drawn
 
     def figures(self) -> dict[str, Any]:
         """The figures until now, as `--stats` writes them."""
@@ -161,9 +157,7 @@ class View:
         self._note_counts()
         if self.first.relevance.engine is None:
             return []
-        return [
-            one.stats.summary(one.name if one in self._further else "") for one in self._networks
-        ]
+        return [one.stats.summary(one.name if one.first else "") for one in self._networks]
 
     def _note_counts(self) -> None:
         stats = self.first.stats
@@ -189,9 +183,9 @@ class View:
     def _appearance(self) -> tuple[object, object]:
         """Values behind a drawing: some are drawn at once, some wait for the next frame."""
         number = self.frame and self.frame.number
-        size = self._size and self._size()
-        lines = self.capture.trouble, *self._passing(), self._status()
-        lines += self._teacher.panel() if self._teacher else ()
+        size = self.size and self.size()
+        lines = self.capture.trouble, *self._passing(), self.status()
+        lines += self.teacher.panel() if self.teacher else ()
         now = time.monotonic()
         resting = now >= self.state.pointer.until
         at_once = number, self._version, lines, size, resting
@@ -199,7 +193,7 @@ class View:
         return at_once, (newest, now // FIGURES_S, self._moves)
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
-        size = self._size() if self._size else canvas_size(frame.value)
+        size = self.size() if self.size else canvas_size(frame.value)
         self.split = split = self._scenes(frame, size)
         lost = self._artist.lost(split)
         if lost != [network.lost for network in self.networks]:
@@ -215,12 +209,12 @@ class View:
             split.free, size,
         )  # fmt: skip
         self._set(handle(self.state, events.FrameDrawn(drawn)))
-        self._show(self._drawn_over(self.canvas, split))
+        self.show(self._drawn_over(self.canvas, split))
 
     def _drawn_over(self, canvas: np.ndarray, split: SplitScene) -> np.ndarray:
         """The canvas, or a copy of it with menus, controls and notices: what the screen shows."""
         state = self.state
-        status = self._status()
+        status = self.status()
         now = time.monotonic()
         frozen = state.words("frozen" if status else "frozen: Space goes on")
         marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
@@ -272,7 +266,7 @@ class View:
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
-            lesson = [self._teacher.panel()] if self._teacher and network is self.first else []
+            lesson = [self.teacher.panel()] if self.teacher and network is self.first else []
             network.scene = replace(
                 scene,
                 right=(*scene.right, *lesson, *_block_of(beside)),
@@ -289,14 +283,11 @@ class View:
         now = time.monotonic()
         stats = self.first.stats
         stats.frames_shown += 1
-        self._drop(dropped)
+        stats.frames_dropped = (stats.frames_dropped or 0) + dropped
         stats.frame_age_ms.append(1000 * (now - frame.time))
         for network in self._networks:
             if network.newest:
                 network.stats.map_age_ms.append(1000 * (now - network.newest.frame.time))
-
-    def _drop(self, frames: int) -> None:
-        self.first.stats.frames_dropped = (self.first.stats.frames_dropped or 0) + frames
 
 
 def _block_of(said: str) -> list[hud.Block]:

@@ -417,7 +417,7 @@ def test_a_network_is_there_only_once_but_may_have_other_weights():
     first, second = networks.further_threads(other, Slot(), True, thread_of(other))
     assert first.request.choice.random and not second.request.choice.random
     assert second.doing == "loading vgg16"
-    assert second.stats.of_network() is None
+    assert not second.stats.device
     assert second.stats.summary("vgg16") == "vgg16: not loaded yet, no maps"
 
 

@@ -35,9 +35,7 @@ class EngineChoice:
     channels: str  # "grey" or "rgb", see `overlay.map`
     also: tuple[str, ...] = ()  # methods or composites whose maps are computed as well
     random: bool = False  # whether the weights are random
-    # whether the target sets a class against others and the precision is `auto`. What they have in
-    # common cancels, so that this takes a more precise engine.
-    contrast: bool = False
+    contrast: bool = False  # whether it takes more precision, as what classes share cancels
 
     @classmethod
     def of(cls, config: Config) -> EngineChoice:
@@ -68,7 +66,7 @@ class EngineChoice:
 
 
 def is_auto_contrast(config: Config, target: str) -> bool:
-    """Whether the target is a contrast and the precision `auto`, see `EngineChoice`."""
+    """Whether the target sets a class against others and the precision is `auto`."""
     return config.lrp.precision == "auto" and VERSUS in target
 
 

@@ -1,7 +1,6 @@
 """The relevance thread: explains the newest frame, again and again, as last requested.
 
 The thread imports TensorFlow, this module does not: a window can be open and answer before.
-Results are raw; scaling and colours are for whoever draws them.
 """
 
 from __future__ import annotations
@@ -397,7 +396,6 @@ class RelevanceThread:
             return
         self._untested = None
         request = explained.request
-        frame = explained.frame
         explained = explained.with_uncovered()
         if request.probe:
             probed = self._probe.of_map(
@@ -405,8 +403,8 @@ class RelevanceThread:
                 request.frame is not None, request.box,
             )  # fmt: skip
             explained = self._tested = replace(explained, probed=probed)
-        if request.frame or frame.number == self._frames.count:
-            self.maps.put(explained, frame.time)
+        if request.frame or explained.frame.number == self._frames.count:
+            self.maps.put(explained, explained.frame.time)
 
     def _loss_of(
         self, engine: Engine, picture: np.ndarray, result: Result, alone: int | None

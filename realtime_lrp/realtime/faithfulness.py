@@ -1,8 +1,7 @@
-"""How the score changes when parts of the picture are removed.
+"""How the score changes when parts of the picture are removed: patches that the user paints.
 
-The user paints patches (occlusion). The faithfulness probe removes the most relevant patches, and
-as many random ones (region perturbation: Samek et al. 2017, "Evaluating the visualization of what a
-deep neural network has learned").
+The probe removes the most relevant patches, and random ones (region perturbation: Samek et al.
+2017, "Evaluating the visualization of what a deep neural network has learned").
 """
 
 from __future__ import annotations

@@ -15,11 +15,6 @@ from realtime_lrp.system.files import atomic_file
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-OF_A_NETWORK = (
-    "maps", "maps_per_s", "map_ms", "map_age_ms", "maps_in_flight", "traces", "device", "precision",
-)  # fmt: skip
-"""The figures of a further network."""
-
 METERED_S = 3.0  # rates are counted over this many last seconds
 KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
 
@@ -36,8 +31,7 @@ class Stats:
     maps: int = 0
     reconnects: int | None = None
     traces: int = 0
-    # milliseconds
-    map_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    map_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))  # milliseconds
     frame_age_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     map_age_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     maps_in_flight: int | None = None  # how many are computed at once, at most
@@ -89,23 +83,24 @@ class Stats:
             "frames_captured": self.frames_captured,
             "frames_shown": self.frames_shown,
             "frames_dropped": self.frames_dropped,
-            "maps": self.maps,
             "display_fps": self.display_fps() if live else None,
+            "frame_age_ms": _percentiles(self.frame_age_ms),
+            "reconnects": self.reconnects,
+            **self.of_network(),
+        }
+
+    def of_network(self) -> dict[str, Any]:
+        """The figures that each network has."""
+        return {
+            "maps": self.maps,
             "maps_per_s": self.maps_per_s(),
             "map_ms": _percentiles(self.map_ms),
-            "frame_age_ms": _percentiles(self.frame_age_ms),
             "map_age_ms": _percentiles(self.map_age_ms),
-            "reconnects": self.reconnects,
             "maps_in_flight": self.maps_in_flight,
             "traces": self.traces,
             "device": self.device,
             "precision": self.precision,
         }
-
-    def of_network(self) -> dict[str, Any] | None:
-        """The figures of a further network; None before it is loaded."""
-        figures = self.as_dict(live=True)
-        return {key: figures[key] for key in OF_A_NETWORK} if self.device else None
 
 
 def write_figures(

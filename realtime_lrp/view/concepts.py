@@ -19,10 +19,7 @@ SHOWN_UPRIGHT = 2  # on tall canvases, where two rows stand beside each other
 WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
 LEAST = 16  # the least width there, in heights of a letter: the answer stays large
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
-NO_PICTURES = "no pictures of it"
-OF_WHAT = "of the layer's relevance"  # heads the figures
-OWN_MAP = "here"  # heads the maps
-EXAMPLES = "answers to"  # heads the pictures of the gallery
+CAPTIONS = "of the layer's relevance", "here", "answers to"  # above figures, maps and pictures
 AGAINST = (120, 160, 255)  # the colour of shares that speak against what is explained
 BAR_FOR = (255, 150, 50)
 HEADER, NAME, PAD = 3.7, 1.95, 0.35  # heights of header, name with bar, and gap, in letters
@@ -62,12 +59,6 @@ class ConceptPanel:
     answer: tuple[str, str] = "", ""
     old: str = ""  # says that all of it is of an earlier picture, in place of the heading
     words: Callable[[str], str] = str  # translates the captions
-
-    @property
-    def heading(self) -> str:
-        if self.thing:
-            return self.words(f"“{self.thing}”: {self.title}")
-        return self.words(f"{self.network or 'What it'} found: {self.title}")
 
     def place(self, size: Extent, letters: int) -> "PanelPlace":
         """The place with room for it: at the right, on tall canvases at the bottom."""
@@ -143,7 +134,8 @@ class ConceptArtist:
         if panel.answer[0]:
             fits = lambda size: text_width(" ".join(panel.answer), size) + size // 2 <= width  # noqa: E731
             large = [line(*panel.answer, shrunk(round(ANSWER / STEP * letters), letters, fits))]
-        told = panel.heading
+        thing = f"“{panel.thing}”" if panel.thing else f"{panel.network or 'What it'} found"
+        told = panel.words(f"{thing}: {panel.title}")
         size = shrunk(letters, small, lambda size: text_width(told, size) <= width)
         if text_width(told, size) > width:
             told = panel.title  # its end tells
@@ -185,7 +177,7 @@ class ConceptArtist:
         x = x0 + size[0] + pad  # left edge of the gallery's pictures
         if box[1] == place.header[3]:
             small = _caption_size(letters)
-            of_what, own_map, examples = map(panel.words, (OF_WHAT, OWN_MAP, EXAMPLES))
+            of_what, own_map, examples = map(panel.words, CAPTIONS)
             across = x1 - text_width(of_what, small), base - round(1.3 * small)
             draw_text(image, of_what, across, small, DIM)
             draw_text(image, own_map, (x0, base), small, DIM)
@@ -200,7 +192,7 @@ class ConceptArtist:
         gap = max(1, letters // 8)
         side = min((x1 - x + gap) // place.shown - gap, y1 - y)
         if not row.pictures:
-            draw_text(image, panel.words(NO_PICTURES), (x, y + letters), letters, DIM)
+            draw_text(image, panel.words("no pictures of it"), (x, y + letters), letters, DIM)
         elif side >= LEAST_PICTURE:
             _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
 

@@ -99,9 +99,9 @@ def draw_controls(
 
 
 def draw_brush(
-    canvas: np.ndarray, box: Box, shape: tuple[int, ...], middle: Pixel, radius: int
+    canvas: np.ndarray, box: Box, middle: Pixel, radius: int, shape: tuple[int, ...]
 ) -> None:
-    """Outlines in place what the brush covers."""
+    """Outlines in place what the brush covers: pixels of a picture of this shape in a box."""
     x0, y0, x1, y1 = box
     part = canvas[y0:y1, x0:x1]
     scale = (x1 - x0) / shape[1]

@@ -1,8 +1,4 @@
-"""Text over a canvas: figures, notices, which pass, and marks, which last. Knows no meanings.
-
-Figures come in blocks of entries; `view.arrangement` decides where. Whatever stands below each
-other is a list of `Strip`s.
-"""
+"""Text over a canvas: figures, notices, which pass, and marks, which last. Knows no meanings."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence

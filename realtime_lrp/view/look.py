@@ -1,8 +1,4 @@
-"""How maps are drawn: one value, `Look`, which everything that draws maps gets whole; colour maps.
-
-`LOOK_SETTINGS` says how a field of it is changed while pictures move: its keys, the help, the words
-of its notice and its control on the page follow from its row.
-"""
+"""How maps are drawn: one value, `Look`, which whatever draws maps gets whole; colour maps."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -151,4 +147,4 @@ LOOK_SETTINGS = (
         (("flow", "the map is carried along"), ("hold", "the map is held")),
     ),
 )  # fmt: skip
-"""The fields that commands and pages change."""
+"""The fields that change while pictures move: commands, notices and the page's controls follow."""

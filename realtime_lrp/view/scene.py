@@ -142,10 +142,6 @@ class SplitScene:
             return self.place.box
         return moved(self.scenes[-1].arrangement.figures[-1], *self.boxes[-1][:2])
 
-    @property
-    def marks(self) -> Box:
-        return moved(self.scenes[-1].arrangement.marks, *self.boxes[-1][:2])
-
     def notice_area(self, number: int, text: str, rows: int) -> Box:
         """The place of a notice about a network, within these rows of the canvas."""
         box = self.boxes[number]

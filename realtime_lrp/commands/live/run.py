@@ -64,8 +64,7 @@ def run(
     lecture = load_lecture(config)
     config = with_networks(config)
     if config.concepts.gallery or config.concepts.names:
-        # Before anything is shown or printed.
-        load_gallery(config)
+        load_gallery(config)  # before anything is shown or printed
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
         try:
@@ -294,9 +293,7 @@ class Sources:
                 capture.switch(self.opener())
                 return events.SourceChanged(f"source: {masked(self._names[self._present])}")
             case "skip" if source.files < 2:
-                one = "there is only one file"
-                return NoticeGiven(
-                    one if source.files else "this source has no files to go through"
-                )
+                none = "this source has no files to go through"
+                return NoticeGiven("there is only one file" if source.files else none)
         source.control(what, value)
         return events.FileSkipped() if what == "skip" else None

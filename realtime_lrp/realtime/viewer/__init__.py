@@ -3,8 +3,7 @@
     key or mouse -> event -> handle(state, event) -> new state
     state + newest frame + newest maps -> scene -> Artist -> canvas
 
-`handle` and the `actions` that it calls are pure functions of plain data. `network_view` makes a
-`Scene` for each network, `view` runs the step of the render loop. What has to happen outside (pause
-the source, save a snapshot, ...) is an `Order` in the state, for whoever runs the loop.
-Nothing here opens a window. `now` is `time.monotonic()`; "" stands for no text.
+`handle` and the `actions` that it calls are pure functions of plain data. What happens outside
+(pause the source, save a snapshot, ...) is an `Order` in the state, for whoever runs the loop.
+`now` is `time.monotonic()`; "" stands for no text.
 """

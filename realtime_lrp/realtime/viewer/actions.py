@@ -24,7 +24,6 @@ from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting, next_of
 HINT = "h: all commands"
 END_NOTICE = "once more ends the program"
 NO_MAP = "there is no map yet"
-NO_REGIONS = "this network gives one answer for the whole picture"
 Action = Callable[[ViewerState], ViewerState]
 
 
@@ -188,7 +187,7 @@ def let_go(state: ViewerState) -> ViewerState:
 
 def _pixel(state: ViewerState) -> ViewerState:
     if not (state.answer and state.answer.segments):
-        return state.with_notice(NO_REGIONS)
+        return state.with_notice("this network gives one answer for the whole picture")
     pixel = not state.aim.pixel
     text = "the pixel alone is explained" if pixel else "the region around the place is explained"
     return state.with_aim(pixel=pixel).with_notice(text)

@@ -103,11 +103,7 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
 
 
 def rate_rows(
-    rates: Rates,
-    state: ViewerState,
-    source: str,
-    explained: ExplainedFrame | None,
-    further: bool = False,
+    rates: Rates, state: ViewerState, source: str, explained: ExplainedFrame | None, further: bool
 ) -> Block:
     """The rates, below source and device; less of a frozen picture and of a further network."""
     device = Row("runs in", explained.engine.computed if explained else "...")

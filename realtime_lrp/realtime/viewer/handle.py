@@ -7,6 +7,7 @@ from typing import Any
 
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import actions, events, pointing
+from realtime_lrp.realtime.viewer.lecture import COMMANDS
 from realtime_lrp.realtime.viewer.state import DrawnView, Notice, ViewerState, first_state
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import ClassList, CommandBox, Menu
@@ -115,7 +116,7 @@ def show_step(state: ViewerState, number: int) -> ViewerState:
         state, step=number, request=start.request, look=start.look, text=start.text,
         panels=start.panels, brush=start.brush, tiled=False, about=False, alone=True, menu=None,
     )  # fmt: skip
-    for command in state.lecture[number].commands:
+    for command in map(COMMANDS.__getitem__, state.lecture[number].do):
         state = _handled(state, events.Chosen(command.action, command.value))
     return replace(state, notice=Notice())
 

@@ -1,8 +1,7 @@
 """A lecture: steps that a presenter's clicker goes through, each a view and a sentence about it.
 
-The included ones are `assets/lecture/LANGUAGE.yaml`. A step is the view as at the start, changed by
-its commands, so it is the same whichever way it was reached; `handle` goes there.
-`Words` are the view's words in the language of a lecture; what has no translation stays English.
+A step is the view as at the start, changed by its commands, so it is the same whichever way it was
+reached. `Words` are the view's in the language of a lecture; what has none stays English.
 """
 
 import functools
@@ -45,10 +44,6 @@ class LectureStep(BaseModel):
 
     say: str
     do: list[Annotated[str, AfterValidator(_known)]] = []
-
-    @property
-    def commands(self) -> list[keys.Command]:
-        return [COMMANDS[name] for name in self.do]
 
 
 def load_lecture(config: Config) -> tuple[LectureStep, ...]:

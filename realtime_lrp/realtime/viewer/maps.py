@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 SWAPPED = 1.2  # how many times larger a channel has to be than the one above for its place
 NAMED = 1000.0  # how many times more a share counts where the channel has a name
-ABSENT = "this picture has nothing of it"
 NO_MAP = "no map: "  # stands before the name of a channel that biases leave hardly a map
-MADE_WITH = "Pictures made with {}: they may mislead"  # a gallery of another network
 UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"  # without a gallery
 
 
@@ -94,7 +92,13 @@ class ConceptView:
         in_panel = self._holds_answer(state)
         other = gallery.other_network if gallery else ""
         pictured = bool(gallery and gallery.layers)
-        warning = MADE_WITH.format(other) if other else "" if pictured else UNPICTURED
+        warning = (
+            f"Pictures made with {other}: they may mislead"
+            if other
+            else ""
+            if pictured
+            else UNPICTURED
+        )
         return ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
@@ -192,7 +196,7 @@ def followed_caption(explained: ExplainedFrame) -> str:
     if not (one and found):
         return ""
     title = f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"
-    return f"{title}: {ABSENT}" if found.lacks(one) else title
+    return f"{title}: this picture has nothing of it" if found.lacks(one) else title
 
 
 class MapPainter:

@@ -25,7 +25,7 @@ def move_mouse(state: ViewerState, position: Pixel, button: str) -> ViewerState:
     controls = state.controls(now)
     pressed = bool(button) and not before.button
     pointer = Pointer(
-        *position,
+        position,
         button=button,
         holds=before.holds if button and not pressed else "",
         start=position if pressed else before.start,
@@ -157,9 +157,9 @@ def _on_box(state: ViewerState, before: Pointer) -> ViewerState:
     """The mouse went down on what can be pinned: up is a click, a movement begins to paint."""
     end = state.pointer
     if not end.button:
-        return click_on_picture(state, (end.x, end.y), False)
-    if max(abs(end.x - before.x), abs(end.y - before.y)) < DRAG:
-        return replace(state, pointer=replace(end, x=before.x, y=before.y))
+        return click_on_picture(state, end.at, False)
+    if np.abs(np.subtract(end.at, before.at)).max() < DRAG:
+        return replace(state, pointer=replace(end, at=before.at))
     return _paint_to_pointer(_holding(state, "picture"), before)
 
 
@@ -171,7 +171,7 @@ def brush_radius(state: ViewerState) -> int:
 def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, Pixel] | None:
     """The picture's box on the canvas and the pixel under the brush; None if it is not used."""
     pointer = state.pointer
-    at = pointer.x, pointer.y
+    at = pointer.at
     controls = state.controls(now)
     busy = now >= pointer.until or pointer.holds not in ("", "picture")
     pixel = _pixel_at(state, at)
@@ -197,10 +197,10 @@ def _press(state: ViewerState, hit: str) -> ViewerState:
     if hit:
         state = _holding(state, "button")
         return state if hit == "gap" else actions.ACTIONS[hit](state)
+    at = state.pointer.at
     for box, channel in state.concept_rows:
-        if contains(box, state.pointer.x, state.pointer.y):
+        if contains(box, *at):
             return actions.follow_channel(_holding(state, "button"), channel)
-    at = state.pointer.x, state.pointer.y
     if state.framing or state.pointer.button == "frame":
         return _holding(state, "frame")
     pinnable = _box_at(state, at), _place_at(state, at)
@@ -216,8 +216,7 @@ def _holding(state: ViewerState, holds: str) -> ViewerState:
 def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
     """Paints from an earlier position to the present one: dabs alone would leave gaps."""
     end = state.pointer
-    cover = end.button == "left"
-    return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover)
+    return paint_on_canvas(state, start.at, end.at, end.button == "left")
 
 
 def _draw_stroke(mask: np.ndarray, start: Pixel, end: Pixel, radius: int, value: int) -> None:
@@ -248,7 +247,7 @@ def _seek(state: ViewerState) -> ViewerState:
     if not (controls and controls.track):
         return state
     x0, _, x1, _ = controls.track
-    return seek(state, (state.pointer.x - x0) / max(1, x1 - 1 - x0))
+    return seek(state, (state.pointer.at[0] - x0) / max(1, x1 - 1 - x0))
 
 
 def seek(state: ViewerState, share: float) -> ViewerState:

@@ -40,8 +40,7 @@ class Order(NamedTuple):
 class Pointer:
     """The mouse over the canvas."""
 
-    x: int = -1  # pixels of the canvas
-    y: int = -1
+    at: Pixel = (-1, -1)  # on the canvas
     button: str = ""  # which button is down: "left", "right" or ""
     holds: str = ""  # what it was pressed on: "picture", "box", "bar", "button", "menu", "frame"
     start: Pixel = (0, 0)  # where it was pressed
@@ -157,9 +156,8 @@ class ViewerState(DrawnView):
     def controls(self, now: float) -> Controls | None:
         """The controls, if they are shown: not while somebody paints, and not with menus."""
         pointer = self.pointer
-        if self.menu or pointer.holds in ("picture", "menu", "frame"):
-            return None
-        if now >= pointer.until and pointer.holds != "bar":
+        busy = self.menu or pointer.holds in ("picture", "menu", "frame")
+        if busy or (now >= pointer.until and pointer.holds != "bar"):
             return None
         letters = figure_size(*self.size, self.text_size)
         return arrange_controls(self.size, letters, self.timeline is not None, self.words)

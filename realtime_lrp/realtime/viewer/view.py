@@ -27,7 +27,6 @@ from realtime_lrp.view.controls import draw_brush, draw_controls, draw_frame
 from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, room_above
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
-WHOLE_MAP = "the whole map"  # what is said where the map of a channel would be named
 SMALL, READABLE = 128, 320  # a longer side below SMALL pixels becomes READABLE or more on a canvas
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
 
@@ -54,18 +53,15 @@ class View:
     concepts: ConceptPanel | None = None
 
     def __post_init__(self) -> None:
+        names = network_names(self.state.config) if len(self.threads) > 1 else ("",)
+        (thread, name), *others = zip(self.threads, names, strict=True)
         capture = self.capture
-        threads = self.threads
-        names = network_names(self.state.config) if len(threads) > 1 else ("",)
-        self.first = NetworkView(threads[0], capture, names[0])
-        self._further = [
-            NetworkView(thread, capture, name, self.first)
-            for thread, name in zip(threads[1:], names[1:], strict=True)
-        ]
+        self.first = first = NetworkView(thread, capture, name)
+        self._further = [NetworkView(thread, capture, name, first) for thread, name in others]
         self._networks = [self.first, *self._further]
         self._artist = SplitArtist()
         self._concept_view = ConceptView(self.first.name)
-        self._first_number = capture.frames.count
+        self._first_number = self.capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts moves of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
@@ -149,7 +145,10 @@ class View:
         self._note_counts()
         figures = self.first.stats.as_dict(live=True)
         if self._further:
-            figures["also_models"] = {one.name: one.stats.of_network() for one in self._further}
+            further = ((one.name, one.stats) for one in self._further)
+            figures["also_models"] = {
+                name: stats.of_network() if stats.device else None for name, stats in further
+            }
         return figures
 
     def summaries(self) -> list[str]:
@@ -227,7 +226,8 @@ class View:
         controls = state.controls(now)
         canvas = artist.buffers.copy(canvas)
         rows = controls.area[1] if controls else split.size[0]
-        box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # stands above the controls
+        box = moved(split.scenes[-1].arrangement.marks, *split.boxes[-1][:2])
+        box = moved(box, 0, min(0, rows - box[3]))  # stands above the controls
         if marks and controls:
             rows = min(rows, box[1])
         for number, notice in enumerate(notices):
@@ -238,16 +238,14 @@ class View:
         if marks:
             artist.decals.draw(canvas, hud.draw_marks, marks, box, split.letters)
         if state.shown and (brush := brush_at_pointer(state, now)):
-            around, middle = brush
-            draw_brush(canvas, around, state.shown.value.shape, middle, brush_radius(state))
+            draw_brush(canvas, *brush, brush_radius(state), state.shown.value.shape)
         if state.pointer.holds == "frame":
-            draw_frame(canvas, state.pointer.start, (state.pointer.x, state.pointer.y))
+            draw_frame(canvas, state.pointer.start, state.pointer.at)
         if controls:
             bar = progress(state.timeline) if state.timeline else None
             running = {"freeze": bool(state.frozen), "record": status.startswith("recording")}
             undone = [action for action, runs in running.items() if runs]
-            pointer = state.pointer.x, state.pointer.y
-            draw_controls(canvas, controls, bar, undone, pointer, state.words)
+            draw_controls(canvas, controls, bar, undone, state.pointer.at, state.words)
         if state.menu:
             state.menu.draw(canvas, split.letters, split.free)
         return canvas
@@ -271,7 +269,7 @@ class View:
                 scene,
                 right=(*scene.right, *lesson, *_block_of(beside)),
                 with_figures=with_figures and (scene.with_figures or beside != ""),
-                untitled=state.words(WHOLE_MAP) if concepts else "",
+                untitled=state.words("the whole map") if concepts else "",
             )
             scenes.append(network.scene)
         return SplitScene(size, tuple(scenes), boxes, concepts, below)

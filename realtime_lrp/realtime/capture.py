@@ -268,7 +268,6 @@ class SourceHistory:
     open: OpenSource | None  # opens it; None stands for no source
     missing: str = WAITING  # what `trouble` says while it gives no picture
     lost: bool = False  # it gave pictures, and gives none now
-    # the last pauses between its pictures
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES))
     tries: int = 0  # how often it was opened since it was last healthy
     reopened: float | None = None  # start of the freeze that caused the last reopening

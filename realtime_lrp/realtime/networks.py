@@ -55,9 +55,8 @@ def further_threads(
 class TimeForFirst:
     """The time that a further network leaves to the first one; asked after every map.
 
-    All networks compute with the same threads of TensorFlow, which take one operation after the
-    other: a large network would make the maps of a small one several times slower. It rests longer
-    after each map as long as the first network does not keep up with the frames.
+    All compute with the same threads of TensorFlow: a large network would make the maps of a small
+    one several times slower. It rests longer as long as the first does not keep up with the frames.
     """
 
     def __init__(self, first: RelevanceThread, frames: Slot[np.ndarray]):

@@ -118,8 +118,7 @@ UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tuple[Command, ...]:
     """All commands that suit a network; `targets` are those that are no class -> their words."""
     rules = COMPOSITES.known()
-    known = (name for name in (*rules, *METHODS.known()) if name != "lrp")
-    names = tuple(name for name in known if name not in unsuited)
+    names = [one for one in (*rules, *METHODS.known()) if one not in ("lrp", *unsuited)]
     return (
         *COMMANDS,
         *_choices("target", ((one, f"explain {text}") for one, text in targets.items())),

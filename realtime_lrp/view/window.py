@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import cv2
@@ -36,8 +37,8 @@ for _variable, _value in SETTINGS.items():
     os.environ.setdefault(_variable, _value)
 import pygame  # noqa: E402
 
+# SDL's drivers on Linux that show a window -> the variable that names their display
 DRIVERS = {"x11": "DISPLAY", "wayland": "WAYLAND_DISPLAY"}
-"""SDL's drivers on Linux -> the variable that names their display. Others show no window."""
 
 GONE = "The display is gone. Start again when there is one, or with --display none."
 
@@ -61,11 +62,10 @@ def require_display() -> None:
 
 def display_reachable() -> bool:
     """Whether a window can be opened."""
-    try:
+    with suppress(UnavailableError):
         require_display()
-    except UnavailableError:
-        return False
-    return True
+        return True
+    return False
 
 
 def end_if_lost(finish: Callable[[], object]) -> object:

@@ -1,9 +1,7 @@
 """`live`: camera, relevance and window, each at its own pace.
 
-    capture thread -> [newest frame] -> relevance thread -> [newest map] -> render loop -> window
-          ^                                  ^  engine cache                 |   ^
-          |                                  +------------ request ----------+   |
-          +---------------------------- commands ----------------------------- state <- events
-
-Further networks have a relevance thread each. The viewer itself is `realtime.viewer`.
+capture thread -> [newest frame] -> relevance thread -> [newest map] -> render loop -> window
+^                                  ^  engine cache                 |   ^
+|                                  +------------ request ----------+   |
++---------------------------- commands ----------------------------- state <- events
 """

@@ -87,9 +87,7 @@ def run(
     first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)
     threads = [first, *further_threads(config, capture.frames, changeable, first)]
     teacher = teach(capture.frames, first) if teach else None
-    status = saver.status
-    if teacher:
-        status = lambda: f"{saver.status()}   {teacher.status()}".strip()  # noqa: E731
+    status = lambda: f"{saver.status()}   {teacher.status() if teacher else ''}".strip()  # noqa: E731
     with stop_signals() as stopped, ExitStack() as stack:
         shown = window() if window and windowed else None
         size = shown and (lambda: shown.size)
@@ -267,10 +265,9 @@ class Sources:
     """`live.source`, then `live.sources`, through which a key goes round and round."""
 
     def __init__(self, config: Config):
-        live = config.live
         self.mirror = config.input.mirror
-        self._camera = CameraSettings.of(live)
-        self._names = list(dict.fromkeys([live.source, *live.sources]))
+        self._camera = CameraSettings.of(config.live)
+        self._names = list(dict.fromkeys([config.live.source, *config.live.sources]))
         self._present = 0
 
     def opener(self) -> OpenSource:

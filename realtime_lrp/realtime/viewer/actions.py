@@ -202,8 +202,7 @@ def choose_box(state: ViewerState, number: int | None) -> ViewerState:
     if (number == state.box and state.pinned) or number not in found:
         state = replace(state, pinned=False)
         return state.with_request(box=None).with_notice("all boxes")
-    name = state.facts.labels[found[number].label]
-    text = f"{name} alone; a click on it, or Esc: all boxes"
+    text = f"{state.facts.labels[found[number].label]} alone; a click on it, or Esc: all boxes"
     return replace(state, pinned=True).with_request(box=number).with_notice(text)
 
 
@@ -255,8 +254,7 @@ def _versus(state: ViewerState) -> ViewerState:
 def follow_best(state: ViewerState) -> ViewerState:
     """With one class against another: the two best ones as soon as the first is no longer best."""
     best = _best(state, 2)
-    target = state.target
-    if not state.following or len(best) < 2 or target.classes[:1] == (best[0],):
+    if not state.following or len(best) < 2 or state.target.classes[:1] == (best[0],):
         return state
     return replace(explain(state, str(Target((best[0], best[1])))), following=True)
 

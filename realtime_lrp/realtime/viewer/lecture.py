@@ -53,8 +53,7 @@ def load_lecture(config: Config) -> tuple[LectureStep, ...]:
       ConfigError: the file is wrong; the message names each line and what was expected.
       MissingInputError: there is none.
     """
-    name = config.live.lecture
-    if not name:
+    if not (name := config.live.lecture):
         return ()
     file = INCLUDED.get(name) or Path(name)
     if not file.is_file():

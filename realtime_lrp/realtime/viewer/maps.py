@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 SWAPPED = 1.2  # how many times larger a channel has to be than the one above for its place
 NAMED = 1000.0  # how many times more a share counts where the channel has a name
-NO_MAP = "no map: "  # stands before the name of a channel that biases leave hardly a map
 UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"  # without a gallery
 
 
@@ -37,7 +36,6 @@ class ConceptView:
         self._network = network
         self._panel: ConceptPanel | None = None
         self._made_of: tuple[object, ...] = ()
-        self._series: tuple[object, ...] = ()
         self._start_over(())
 
     def _start_over(self, series: tuple[object, ...]) -> None:
@@ -147,7 +145,7 @@ class ConceptView:
             name = name_of(engine, found.layer, channel)
             return ConceptRow(
                 channel=channel,
-                name=words(NO_MAP + name if found.without_map(one) else name),
+                name=words(f"no map: {name}" if found.without_map(one) else name),
                 share=shares[channel],
                 figure=self._figures[channel],
                 drawn=drawable(one, explained.result, one.scale / (found.scale or 1.0), signed),

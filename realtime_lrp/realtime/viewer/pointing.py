@@ -252,8 +252,7 @@ def _seek(state: ViewerState) -> ViewerState:
 
 def seek(state: ViewerState, share: float) -> ViewerState:
     """Lets a film go on from somewhere else; a frozen one shows its picture there."""
-    timeline = state.timeline
-    if timeline is None:
+    if (timeline := state.timeline) is None:
         return state
     share = min(max(0.0, share), 1.0)
     length = timeline.length

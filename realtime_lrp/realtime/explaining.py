@@ -168,10 +168,9 @@ class SteadyShares:
 
 
 class RelevanceThread:
-    """Loads the network, then explains frames.
+    """Loads the network, once the one of `after` is loaded, then explains frames.
 
-    Where it is changeable other engines are prepared for later requests, and the Keras model is
-    kept for them. `after` is another network, which is loaded first.
+    A changeable one keeps the Keras model, and prepares other engines for later requests.
     """
 
     def __init__(

@@ -42,10 +42,7 @@ def arrange(
     size: Extent, shape: Sequence[int], region: Box | None, panels: int,
     with_figures: bool, letters: int, above: int = 0,
 ) -> Arrangement:  # fmt: skip
-    """Arranges a canvas; the picture gets smaller where figures would cover the region.
-
-    `above` rows are left free for a title.
-    """
+    """Arranges a canvas below `above` free rows; figures leave the explained region visible."""
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
     whole = (0, above, size[1], size[0])
@@ -88,8 +85,7 @@ def _with_figures(
 ) -> tuple[Box, tuple[Box, ...]]:
     """The picture, where it helps moved or made smaller, and one or two areas for figures.
 
-    They lie beside the picture or below where there is room, else over it, beside the region or
-    below; they cover that only in windows that are too small for anything else.
+    They lie beside the picture or below, else over it beside the region or below.
     """
     _, top, right, bottom = whole
     column, band = COLUMN * letters, BAND * letters

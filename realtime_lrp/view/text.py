@@ -28,10 +28,7 @@ def text_size(rows: int) -> int:
 def draw_lines(
     picture: np.ndarray, lines: Sequence[str], box: tuple[int, int, int, int], bottom: bool
 ) -> None:
-    """Draws white lines on a dark strip at the top or bottom of a box, in place.
-
-    Letters shrink until the lines fit; a name that is still too long is cut before its number.
-    """
+    """Draws white lines on a dark strip at the top or bottom of a box; letters shrink to fit."""
     if not lines:
         return
     x0, y0, x1, y1 = box

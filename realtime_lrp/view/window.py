@@ -131,10 +131,7 @@ class Keyboard:
         self.held: dict[int, str] = {}  # place on the keyboard -> name
 
     def name(self, event: pygame.Event) -> str | None:
-        """The name of a key that SDL reports as pressed; `UNNAMED` for one without a name.
-
-        None for other events, keys such as Shift, and combinations with Control, Alt or Super.
-        """
+        """The name of a pressed key, `UNNAMED` without one; None for Shift, shortcuts and such."""
         if event.type == pygame.KEYUP:
             self.held.pop(event.scancode, None)
         name = _name(event) if event.type == pygame.KEYDOWN else None

@@ -31,13 +31,10 @@ log = logging.getLogger(__name__)
 
 
 class Saver:
-    """Saves in background threads; `news` says how each ended.
-
-    `record` is a film that runs from the first map on; `failure` says why it is incomplete.
-    """
+    """Saves in background threads; `record` is a film that runs from the first map on."""
 
     def __init__(self, config: Config, record: Path | None, overwrite: bool, by_key: bool = True):
-        self.failure: Error | None = None
+        self.failure: Error | None = None  # why that film is incomplete
         self._config = config
         self._asked_at_start = self._film = record
         self._overwrite = overwrite

@@ -119,10 +119,9 @@ def toggle_concepts(state: ViewerState) -> ViewerState:
 
 
 def change_layer(state: ViewerState, by: int) -> ViewerState:
-    """Shows the channels of the layer before (-1) or after (1) the present one.
+    """Shows the channels of the layer before (-1) or after (1); the first press shows the panel.
 
-    Layers whose channels have neither pictures nor names are skipped, unless none has any. The
-    first press only shows the panel.
+    Layers whose channels have neither pictures nor names are skipped, unless none has any.
     """
     shown = state.request.concepts
     facts = state.facts

@@ -128,10 +128,7 @@ def rate_rows(
 
 
 def answer_bars(explained: ExplainedFrame) -> Block:
-    """The best classes, and those that the target names; of a detector the boxes, in their colours.
-
-    Where patches are painted, each bar has a mark at the probability without them.
-    """
+    """The best classes and those named, or boxes; a mark is the probability without patches."""
     scores = explained.result.scores
     engine = explained.engine
     before = explained.uncovered

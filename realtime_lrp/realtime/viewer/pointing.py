@@ -51,10 +51,7 @@ def move_mouse(state: ViewerState, position: Pixel, button: str) -> ViewerState:
 
 
 def paint_on_canvas(state: ViewerState, start: Pixel, end: Pixel, cover: bool) -> ViewerState:
-    """Covers or uncovers the picture along a straight stroke over the canvas.
-
-    Where the stroke leads out of a picture, or from one to another, each picture gets its part.
-    """
+    """Covers or uncovers each picture along a straight stroke over the canvas."""
     if state.shown is None:
         return state
     shape = state.shown.value.shape

@@ -35,14 +35,13 @@ SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be dr
 class View:
     """Holds the viewer's state and draws it; frames captured before it existed do not count.
 
-    `show` gets each canvas with menus and notices, uint8 [H, W, 3] RGB. Where figures are not in
-    the picture, whoever shows it shows `columns` and `concepts` as well.
+    Where figures are not in the picture, whoever shows it shows `columns` and `concepts` as well.
     """
 
     state: ViewerState
     capture: Capture
     threads: Sequence[RelevanceThread]
-    show: Callable[[np.ndarray], None]
+    show: Callable[[np.ndarray], None]  # gets each canvas with menus and notices
     size: Callable[[], Extent] | None = None
     status: Callable[[], str] = lambda: ""
     figures_in_picture: bool = True

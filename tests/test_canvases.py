@@ -112,11 +112,6 @@ def concepts(size):
     return screen("c", size=size, engine=engine, concepts=found)
 
 
-def side_by_side():
-    """The picture, its map, and two tiles whose maps are being prepared."""
-    return screen("p")
-
-
 def patches():
     """The patches that the probe flips, solid and dashed, and its figures."""
     relevant, random = np.zeros((2, 12, 12), bool)
@@ -154,7 +149,7 @@ CANVASES = {
     "usual": lambda: screen(total=0.5, taken=0.1),
     "presenter": lambda: screen(size=(1080, 1920), signed=True, target="0 - 1"),
     "upright": lambda: screen(size=(1280, 720)), "small": lambda: screen(size=(240, 320)),
-    "contours": lambda: screen("next_style", signed=True), "side by side": side_by_side,
+    "contours": lambda: screen("next_style", signed=True), "side by side": lambda: screen("p"),
     "classes": lambda: screen("l", "Down"), "commands": lambda: screen("h", *"lrp"),
     "controls": controls, "concepts": lambda: concepts((720, 1280)),
     "concepts upright": lambda: concepts((1280, 720)), "patches": patches, "notices": notices,

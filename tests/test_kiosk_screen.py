@@ -330,10 +330,6 @@ def written(folder, old, new, name="en.yaml"):
     return folder
 
 
-def line_of(text):
-    return ENGLISH[: ENGLISH.index(text)].count("\n") + 1
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_included_language_has_what_english_has(language):
     """The same keys, enough hints, all symbols, `{seconds}` in the same texts, all drawable."""
@@ -369,7 +365,8 @@ def test_a_mistake_is_reported_with_its_line_and_key(tmp_path):
         ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
     ):  # fmt: skip
         written(tmp_path, old, new)
-        line = line_of("heart: heart" if "twice" in message else old)
+        where = ENGLISH.index("heart: heart" if "twice" in message else old)
+        line = ENGLISH[:where].count("\n") + 1
         (told,) = told_of(tmp_path)
         assert told.startswith(f"en.yaml:{line}: {message}")
 

@@ -54,9 +54,6 @@ def factors(p, target):
     return np.tile(one, (len(p), 1))
 
 
-TARGETS = ["all", "top1", "top3", 2, "0 - 2", "1 - rest"]
-
-
 def gradient_of(logits, x, t):
     x = tf.constant(x)
     with tf.GradientTape() as tape:
@@ -71,7 +68,7 @@ def test_the_gradient_is_tensorflows_own(build, rng):
     logits = logits_of(model)
     x = rng.normal(size=(3, *model.input_shape[1:])).astype("float32") * 50
     explainer = Explainer(model, method="gradient", also=["input_x_gradient"])
-    for target in TARGETS:
+    for target in ("all", "top1", "top3", 2, "0 - 2", "1 - rest"):
         got = explainer(x, target=target)
         expected = gradient_of(logits, x, factors(got.scores, target))
         assert largest_difference(got.relevance, expected) < 1e-5
@@ -259,12 +256,13 @@ def together():
     return model, x, maps
 
 
-ALONE = ("gradient", "epsilon_gamma_box")  # of each kind one; the others are long tests
-
-
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(one, marks=[] if one in ALONE else [pytest.mark.release]) for one in NAMES],
+    [
+        "gradient",
+        "epsilon_gamma_box",
+        *(pytest.param(one, marks=pytest.mark.release) for one in NAMES),
+    ],
 )
 def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, together):
     model, x, maps = together

@@ -42,9 +42,6 @@ def seen(monkeypatch):
     return tensors
 
 
-RED_IN_CAFFE = np.array([0 - 103.939, 0 - 116.779, 255 - 123.68])
-
-
 def test_red_stays_red_on_its_way_from_a_file_to_the_network(run, with_tiny, seen, tmp_path):
     """Exactly from FFV1 and PNG, within 4 levels from H.264; BGR minus mean, as VGG wants it."""
     red = [media.plain(size=(60, 80))] * 2
@@ -60,7 +57,7 @@ def test_red_stays_red_on_its_way_from_a_file_to_the_network(run, with_tiny, see
         assert run(*words, *with_tiny)[0] == 0
         (x,) = seen
         assert x.shape[1:] == (32, 32, 3)
-        assert np.abs(x - RED_IN_CAFFE).max() <= tolerance
+        assert np.abs(x - [0 - 103.939, 0 - 116.779, 255 - 123.68]).max() <= tolerance
 
 
 def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path, rng):

@@ -59,10 +59,9 @@ def segmentation(stride=1, resize="", classes=3, size=16):
     return keras.Model(x, a)
 
 
-FORMS = [(1, ""), (4, ""), (8, ""), (4, "transposed"), (4, "bilinear"), (4, "nearest")]
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", [(1, ""), (4, ""), (8, ""), (4, "transposed"), (4, "bilinear"), (4, "nearest")]
+)
 def test_the_map_of_a_region_is_the_mean_of_its_pixels_maps(form, x):
     """For LRP and gradients; scores too, and the gradient is that of a tape."""
     logits, x = segmentation(*form), x[:1].repeat(2, 1).repeat(2, 2)

@@ -66,12 +66,9 @@ def secret_in(folder, *texts):
     return found
 
 
-QUERY = "?user=me&pwd=t0ken"
-
-
 def address(port, user="me:s3cret"):
     """A camera on this machine, with all that may be secret."""
-    return f"http://{user}@127.0.0.1:{port}/camera.mjpg{QUERY}"
+    return f"http://{user}@127.0.0.1:{port}/camera.mjpg?user=me&pwd=t0ken"
 
 
 def refused(handler):

@@ -319,13 +319,6 @@ FOCUS_LARGEST = """() => {
 step, as rows are replaced at any time. Returns its name."""
 
 
-def first_map(page):
-    """The map of the first channel, int [pixels]."""
-    canvas = "document.querySelector('#concept-rows canvas')"
-    code = f"[...{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, 100).data]"
-    return np.array(page.evaluate(code))
-
-
 def pixel(page, x, y):
     context = "document.getElementById('view').getContext('2d')"
     code = f"([x, y]) => [...{context}.getImageData(x, y, 1, 1).data]"
@@ -366,7 +359,9 @@ class TestTheAudience:
         expect(rows.first.locator(".name")).to_contain_text("channel ")
         expect(rows.first.locator(".percent")).to_contain_text(" %")
         expect(page.locator("#concept-rows .examples:visible")).to_have_count(4)
-        until(page, lambda: first_map(page).std() > 10)
+        canvas = "document.querySelector('#concept-rows canvas')"
+        first_map = f"[...{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, 100).data]"
+        until(page, lambda: np.std(page.evaluate(first_map)) > 10)
         page.click("#freeze")
         pressed(page, "freeze").to_have_count(1)
         name = page.evaluate(FOCUS_LARGEST)

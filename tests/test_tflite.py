@@ -226,10 +226,16 @@ def quantised(tmp_path_factory, pictures):
     return converted(path, network(5, "softmax"), "uint8", pictures)
 
 
-HEADS = [(1, "sigmoid"), (2, "softmax"), (5, "sigmoid"), (5, None)]
+LONG = pytest.mark.release  # further examples of a kind
 
 
-@pytest.mark.parametrize(("classes", "activation"), HEADS)
+@pytest.mark.parametrize(
+    ("classes", "activation"),
+    [
+        (1, "sigmoid"), (5, None), pytest.param(2, "softmax", marks=LONG),
+        pytest.param(5, "sigmoid", marks=LONG),
+    ],
+)  # fmt: skip
 def test_a_network_has_the_maps_that_it_has_in_keras(tmp_path, pictures, classes, activation):
     """The same scores and maps, for rules of all kinds; the account closes."""
     model = network(classes, activation)
@@ -247,7 +253,9 @@ def test_a_network_has_the_maps_that_it_has_in_keras(tmp_path, pictures, classes
         )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=LONG if one in ("float16", "int8") else ()) for one in KINDS]
+)
 def test_quantised_files_score_as_their_interpreter(tmp_path, pictures, kind):
     """Floating numbers exactly; of whole ones a step of 1/256 is a rounding."""
     path = converted(tmp_path / "a.tflite", network(5, "softmax"), kind, pictures)
@@ -437,16 +445,13 @@ def test_damaged_files_are_refused(tmp_path):
     assert read < 25
 
 
-REAL = ("models", "mobilenet_v1_0.25_128_quant.tflite")
-
-
 @needs_files
 @pytest.mark.parametrize(
     ("photo", "answers"), [("cat", {286: 0.617, 283: 0.246}), ("parrot", {89: 0.750})]
 )
 def test_a_published_network_answers_as_its_interpreter(photo, answers):
     """A MobileNet of bytes, with its labels; floating numbers differ by less than .03."""
-    network = load_network(str(SHARED.joinpath(*REAL)))
+    network = load_network(str(SHARED / "models" / "mobilenet_v1_0.25_128_quant.tflite"))
     assert network.preprocess == "tf"
     assert (network.labels[286], network.labels[89]) == ("Egyptian cat", "macaw")
     picture = cv2.imread(str(SHARED / "media" / f"{photo}.jpg"))[..., ::-1]

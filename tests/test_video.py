@@ -67,12 +67,9 @@ def untagged(path):
     return path
 
 
-INDEX_FIRST = {"movflags": "faststart"}
-"""What an MP4 needs that is still read when its end is missing."""
-
-
 def interleaved(source, target):
-    with av.open(source) as before, av.open(target, "w", options=INDEX_FIRST) as after:
+    index_first = {"movflags": "faststart"}  # so that an MP4 is read whose end is missing
+    with av.open(source) as before, av.open(target, "w", options=index_first) as after:
         streams = [after.add_stream_from_template(one) for one in before.streams]
         packets = [packet for packet in before.demux() if packet.size]
         for packet in sorted(packets, key=lambda one: one.dts * one.time_base):

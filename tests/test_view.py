@@ -389,15 +389,12 @@ def test_boxes_move_with_the_picture():
     assert (elsewhere.outlines, elsewhere.lost) == ((), {0})
 
 
-DEEP = 24  # layers
-
-
 def deep_network(biases):
     """Random weights, 32 x 32; strong biases are |N(0, 1)| + .3, as batch norms leave them."""
     keras.utils.set_random_seed(2)
     given = keras.Input((32, 32, 3))
     x, small = given, keras.initializers.RandomNormal(0, 0.04)
-    for _ in range(DEEP):
+    for _ in range(24):
         x = layers.Conv2D(
             12, 3, padding="same", activation="relu",
             kernel_initializer=small if biases else "he_normal",

@@ -33,10 +33,6 @@ def with_data(tmp_path, write):
     return path
 
 
-def external_storage(file, name):
-    file.create_dataset(name, (3, 2), "f4", external=[("/etc/passwd", 0, 24)])
-
-
 def virtual(file, name):
     layout = h5py.VirtualLayout((3, 2), "f4")
     layout[:] = h5py.VirtualSource("/etc/passwd", "x", (3, 2))
@@ -46,7 +42,9 @@ def virtual(file, name):
 HOSTILE = {
     "an external link": lambda file, name: file.__setitem__(name, h5py.ExternalLink("/x.h5", "/d")),
     "a soft link": lambda file, name: file.__setitem__(name, h5py.SoftLink("/layers/dense/vars/1")),
-    "external storage": external_storage,
+    "external storage": lambda file, name: file.create_dataset(
+        name, (3, 2), "f4", external=[("/etc/passwd", 0, 24)]
+    ),
     "virtual data": virtual,
     "text": lambda file, name: file.create_dataset(name, data=np.array(["a"] * 6, "S5")),
     "references": lambda file, name: file.create_dataset(name, (3, 2), h5py.ref_dtype),

@@ -521,9 +521,6 @@ def store_job(run, bucket, tmp_path, tiny_model, monkeypatch):
     return run_job
 
 
-WANTED = {".a.mp4.resume.json", "a.mp4", "a.jsonl", "maps/a/maps_000000.npz"}
-
-
 def test_a_job_reads_from_and_writes_into_the_store(store_job, bucket, run, tmp_path, tiny_model):
     """Film, sidecar and maps are those of one process; a second run skips them."""
     (tmp_path / "broken.mp4").write_bytes(b"no film")
@@ -535,7 +532,8 @@ def test_a_job_reads_from_and_writes_into_the_store(store_job, bucket, run, tmp_
     assert "'s3://bucket/in/broken.mp4' is no video" in told and "File name too long" in told
     alone = ("--model", tiny_model, "--preprocess", "tf", "--sidecar", "--maps", tmp_path / "maps")
     assert run("video", tmp_path / "a.mp4", "-o", tmp_path / "one.mp4", *alone)[0] == 0
-    assert set(store.sizes_below(OUT)) == WANTED
+    wanted = {".a.mp4.resume.json", "a.mp4", "a.jsonl", "maps/a/maps_000000.npz"}
+    assert set(store.sizes_below(OUT)) == wanted
     films = store.read_all([f"{OUT}/a.mp4", f"{OUT}/a.jsonl"])
     assert films == [(tmp_path / name).read_bytes() for name in ("one.mp4", "one.jsonl")]
     assert store_job()[0] == 73

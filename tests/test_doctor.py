@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import struct
 import subprocess
 from dataclasses import replace
@@ -38,7 +39,8 @@ def test_everything_is_found_on_one_page(run):
     assert (code, err) == (0, "")
     assert max(map(len, lines)) <= 100 and len(lines) <= 40
     assert lines[-1] == "The demo runs on this machine, and files can be processed."
-    marks = {line[9:26].strip(): (line[:9].strip(), line[26:]) for line in lines if line[:1] > " "}
+    rows = [re.split(" {2,}", line, maxsplit=2) for line in lines[:-2] if line[:1] > " "]
+    marks = {name: (mark, found) for mark, name, found in rows}
     for name, words in {
         "program": "realtime_lrp 0.", "packages": "TensorFlow 2.",
         "source": "synthetic: 640 x 480, ", "display": "not needed",

@@ -44,7 +44,6 @@ class Game(ExhibitPage):
     """A page that visitors open and close with a button; it closes when they go."""
 
     opened: float | None = None  # when; None while it is closed
-    _before = ""  # the button that was touched at the last drawing
 
     def begin(self, moment: Moment) -> None:
         """It was opened."""
@@ -54,15 +53,13 @@ class Game(ExhibitPage):
 
     def update(self, moment: Moment) -> None:
         """Opens or closes at a touch; closes when the visitor has gone or maps fail."""
-        touched = moment.touched if moment.touched != self._before else ""
-        self._before = moment.touched
         gone = moment.state in (ScreenState.ATTRACT, ScreenState.CLOSED) or moment.failing
         if self.opened is None:
-            if touched == self.setting and self.button(moment):
+            if moment.touched == self.setting and self.button(moment):
                 self.opened = moment.now
                 self.target = "top1"
                 self.begin(moment)
-        elif gone or touched in GAMES:
+        elif gone or moment.touched in GAMES:
             self.close(moment)
 
     def close(self, moment: Moment) -> None:
@@ -100,7 +97,6 @@ class TeachPage(Game):
         self._key = ""
 
     def update(self, moment: Moment) -> None:
-        before = self._before
         super().update(moment)
         if not self._teacher:
             return
@@ -111,15 +107,14 @@ class TeachPage(Game):
             log.warning("teach: the page is closed: %s", first_line(error))
             self.close(moment)
             return
-        touched = moment.touched.startswith("thing ") and moment.touched != before
-        if touched and self._key != EMPTY:
+        if moment.touched.startswith("thing ") and self._key != EMPTY:
             self._key = moment.touched[-1]
             self._until = moment.now + MOST_S
         reads = self._key == EMPTY and moment.now - (self.opened or 0.0) < READ_S
         if self._key and not reads:
             shown = self._teacher.lesson.showings[-1:]
             few = not shown or len(shown[0].vectors) < TAKEN
-            held = moment.touched == f"thing {self._key}"
+            held = moment.held == f"thing {self._key}"
             down = held or (few and moment.now < self._until)
             self._teacher.takes(LessonKey(self._key, "visitor", down))
             self._key = self._key if down else ""

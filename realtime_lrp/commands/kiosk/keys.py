@@ -43,14 +43,9 @@ class VisitorChoices:
         self._visiting = False
         self._privacy_until = 0.0
         self._button_down = False
-        self._holding = self._began = ""
+        self.held = ""  # the button that is held
+        self.touched = ""  # the button where the last touch began, until somebody takes it
         self.beside: tuple[int, int] | None = None  # where the last touch began, beside buttons
-
-    def touched(self) -> str:
-        """The button that is held, or was touched since the last call; "" for none."""
-        name = self._began or self._holding
-        self._began = ""
-        return name
 
     def language(self, now: float) -> int:
         """The index of the present language, from 0."""
@@ -101,10 +96,10 @@ class VisitorChoices:
         began = mouse.button == "left" and not self._button_down
         self._button_down = mouse.button == "left"
         if began:
-            self._began = self._holding = mouse.over(buttons) or "elsewhere"
+            self.touched = self.held = mouse.over(buttons) or "elsewhere"
         elif not self._button_down:
-            self._holding = ""
-        return self._began if began else ""
+            self.held = ""
+        return self.held if began else ""
 
 
 class ExitLock:

@@ -238,8 +238,10 @@ class Exhibit:
             explains=self._answer.belongs_to(explained),
             old=self._artist.elsewhere,
             network=self.network,
-            touched=self._visitor.touched(),
+            touched=self._visitor.touched,
+            held=self._visitor.held,
         )
+        self._visitor.touched = ""
         for page in self._pages:
             page.update(moment)
         self.page = next(page for page in self._pages if page.due(moment))

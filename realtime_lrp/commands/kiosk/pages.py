@@ -43,7 +43,8 @@ class Moment:
     explains: bool = False  # whether the map explains the answer
     old: bool = False  # whether the answer is to another picture than the shown one
     network: RelevancePart | None = None
-    touched: str = ""  # the button that is held, or was touched since the last drawing
+    touched: str = ""  # the button where a touch began since the last drawing
+    held: str = ""  # the button that is held
 
     @property
     def seen(self) -> str:

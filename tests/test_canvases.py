@@ -189,7 +189,6 @@ DRAWINGS = {
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_kept_drawing_is_what_drawing_it_gives(name, rng):
-    """Within 3 of 255 on every pixel of random pictures, the first time and later, in any size."""
     decals = Decals()
     for size in ((360, 640, 3), (360, 640, 3), (240, 320, 3), (360, 640, 3)):
         picture = rng.integers(0, 256, size, np.uint8)

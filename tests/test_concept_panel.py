@@ -72,7 +72,6 @@ def explained(engine, picture, *wanted):
 
 
 def test_the_engine_answers_what_the_explainer_does(engine, picture):
-    """Channels, shares, maps and scores, in one run with the same main map."""
     (plain,) = engine.explain([picture])
     assert plain.concepts is None
     for layer in (LAYER, "block3_conv1"):
@@ -113,7 +112,6 @@ def test_a_channel_that_is_asked_for_is_there(engine, picture):
 
 
 def test_what_cannot_be_had_has_a_reason(engine, picture):
-    """Another method, an unknown layer: the map is there, the channels say why not."""
     gradient = engine.with_config(settings(**{"--method": "gradient"}))
     assert gradient.concepts.layers == ()
     result = explained(gradient, picture)
@@ -164,7 +162,6 @@ def chosen(engine, steady, times, series="film"):
 @pytest.mark.parametrize("relevance", [1.0, 0.01, 50.0])
 @pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
 def test_channels_stay_while_their_shares_flicker(relevance, period):
-    """However much relevance there is, for or against, and however rarely maps come."""
     flicker = np.array([[0.4, -0.3, 0.28, 0.02], [0.4, -0.26, 0.32, 0.02]] * 8) * relevance
     times = np.arange(16) * period
     assert chosen(Scripted(*flicker), SteadyShares(), times) == [[0, 1]] * 16
@@ -172,7 +169,6 @@ def test_channels_stay_while_their_shares_flicker(relevance, period):
 
 @pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
 def test_a_shown_channel_gives_way_to_one_that_is_30_percent_larger(period):
-    """Not to one that is 28 % larger, however often maps come; to one of 32 %."""
     for larger, rows in ((1.28, [0, 1]), (1.32, [0, 2])):
         pictures = [[0.4, 0.2, 0.1, 0.1]] * 3 + [[0.4, 0.2, 0.2 * larger, 0]] * 60
         found = chosen(Scripted(*pictures), SteadyShares(), np.arange(63) * period)
@@ -180,7 +176,6 @@ def test_a_shown_channel_gives_way_to_one_that_is_30_percent_larger(period):
 
 
 def test_shares_fade_with_time():
-    """After 0.2 s a share counts 1 / e of what it was, the new one the rest."""
     steady, kept = SteadyShares(), np.exp(-1)
     for shares, now in (([1.0, 0.0], 0.0), ([0.0, 1.0], 0.2)):
         steady.add("film", ConceptResult("conv", (), np.array(shares)), now)
@@ -254,7 +249,6 @@ def test_rows_are_sorted_and_change_places_only_for_a_fifth_more():
 
 
 def test_keys_show_the_panel_and_change_its_layer():
-    """One shows and hides it with its layer; two go through the layers, not round."""
     state = showing()
     assert state.request.concepts == ConceptRequest()
     higher = pressed(state, "higher_layer")
@@ -274,7 +268,6 @@ def test_keys_show_the_panel_and_change_its_layer():
 
 
 def test_a_click_on_a_row_follows_its_channel():
-    """Once more, or Esc: the whole map. It paints nothing; another layer ends it too."""
     state = showing()
     move = events.MouseMoved(75, 25, "", time=6.0)
     click = events.MouseMoved(75, 25, "left", time=7.0)
@@ -295,7 +288,6 @@ def test_a_click_on_a_row_follows_its_channel():
 
 
 def test_the_followed_channel_is_the_map_over_the_picture():
-    """Exactly that map, scaled by itself, named above the picture; the other panels stay."""
     state = handle(showing(), events.Chosen("channel", 17, time=6.0))
     explained = frame_with(found_of(5, 17), state.request)
     drawn = MapPainter()(explained, LOOK)
@@ -312,7 +304,6 @@ def test_the_followed_channel_is_the_map_over_the_picture():
 
 
 def test_only_a_map_that_cannot_be_seen_beside_others_is_none():
-    """However little of the relevance at the layer, here 4 and 3, biases leave to all of them."""
     for magnitudes, without in (
         ((1.0, 0.5), [False, False]), ((4e-6, 1e-6), [False, False]), ((4e-6, 4e-8), [False, True]),
      ((0.0, 0.0), [True, True]),
@@ -326,7 +317,6 @@ def test_only_a_map_that_cannot_be_seen_beside_others_is_none():
 
 
 def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
-    """The second one only if it is at least half as large; a name goes first."""
     classes = {5: [("water_bottle", 0.5), ("cup", 0.3)], 6: [("cup", 0.5), ("star", 0.2)], 7: []}
     known = {channel: SimpleNamespace(classes=one) for channel, one in classes.items()}
     engine = engine_of(("heart", "star", "cup"))
@@ -340,7 +330,6 @@ def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
 
 
 def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
-    """At the right of the canvas; clicks go to the rows of the newest map; hidden, it is gone."""
     viewer = Viewer(size=(360, 640))
     frame = viewer.frame(np.full((240, 320, 3), 90, np.uint8))
     viewer.press("c")
@@ -379,7 +368,6 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
 
 
 def test_of_a_long_layer_name_the_end_stays(monkeypatch):
-    """Layers often differ there alone; without a gallery a line says what makes one."""
     said, layer = [], "stage_3_block_12_concatenate"
     monkeypatch.setattr(hud, "draw_text", lambda canvas, text, *how: said.append(text))
     panel = ConceptPanel(layer, np.zeros((9, 9, 3), np.uint8), (), LOOK, warning=UNPICTURED)

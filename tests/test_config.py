@@ -32,13 +32,11 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("name", printed.printed())
 def test_what_is_printed_from_tables_is_up_to_date(name):
-    """The manual, the schema for editors, tables in the documents."""
     said = "run: python assets/make/make_assets.py printed"
     assert (ROOT / name).read_text(encoding="utf-8") == printed.printed()[name], said
 
 
 def test_config_yaml_is_the_schema_at_its_defaults():
-    """Every key is there, behind it a line about it."""
     assert config.load(ROOT / "config.yaml").config == config.Config()
     text = (ROOT / "config.yaml").read_text(encoding="utf-8")
     names = [key.rpartition(".")[2] for key in config.FIELDS]
@@ -55,7 +53,6 @@ def test_an_option_sets_the_key_of_its_name():
 
 
 def test_what_is_printed_can_be_read_back(tmp_path):
-    """Values of every kind survive the way through YAML, and JSON, as an exhibit keeps them."""
     sets = ("model.size=120x90", "live.camera_size=640x480", "lrp.target=A - B", "input.at=.5,0.25")
     first = config.load(
         sets=(*sets, "input.mirror=true", "live.also_models=[{name: shapes, size: 64}]"),
@@ -89,7 +86,6 @@ def refusal_of(*words):
 
 
 def test_errors_have_the_exit_code_of_their_place(tmp_path):
-    """78 for files and --set, 2 for options, 66 for a file that is not there."""
     with pytest.raises(UsageError, match="--opacity: "):
         config.load(options={"--opacity": 2.0})
     with pytest.raises(UsageError, match="--labels: expected at most 4096 characters"):
@@ -109,7 +105,6 @@ def test_errors_have_the_exit_code_of_their_place(tmp_path):
 
 
 def test_a_name_that_a_room_refuses_is_traced_to_its_place():
-    """A composite from `--set` is a configuration error, from an option a usage error."""
     error = UsageError("There is no composite 'x'.", "composite")
     from_set = config.load(sets=("lrp.composite=x",), check=None).located(error)
     assert isinstance(from_set, ConfigError)
@@ -119,7 +114,6 @@ def test_a_name_that_a_room_refuses_is_traced_to_its_place():
 
 
 def test_the_value_of_a_set_may_be_secret():
-    """A wrong key does not put the address of a camera on the screen, nor does a wrong type."""
     address = "http://me:geh eim@camera/x?token=geheim"
     for assignment in (
         f"live.sorce={address}", address, f"live.sources=[{address}, [{address}]]",
@@ -134,7 +128,6 @@ def test_the_value_of_a_set_may_be_secret():
 
 
 def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
-    """The printed file is refused until the whole address is written into it again."""
     sets = ("live.source=rtsp://me:sec ret@cam/a?key=secret", "live.sources=[0, http://u:secret@h]")
     text = config.as_yaml(config.load(sets=sets))
     assert "ret@" not in text and "secret" not in text and "http://***@h" in text
@@ -167,7 +160,6 @@ def decided(settings):
 
 
 def test_each_command_has_its_defaults():
-    """Without a file, with the manual of the repository, and with null for each of these keys."""
     nulls = tuple(f"{key}=null" for key in COMMAND_KEYS)
     usual = ("vgg16", "auto", "all", False)
     for command, expected in {
@@ -184,7 +176,6 @@ def test_each_command_has_its_defaults():
 
 
 def test_what_is_set_wins_over_the_default_of_a_command(tmp_path):
-    """From a file, from --set and from an option; each has its origin."""
     file = tmp_path / "my.yaml"
     file.write_text("input:\n  mirror: false\nlrp: {target: all}\n")
     settings = config.load(file, ("lrp.pool=average",), {"--model": "vgg19"}, command="kiosk")
@@ -197,7 +188,6 @@ def test_what_is_set_wins_over_the_default_of_a_command(tmp_path):
 
 
 def test_a_printed_configuration_does_not_freeze_the_defaults_of_commands(tmp_path):
-    """They stand in comments; what a command used is printed as a value."""
     file = tmp_path / "my.yaml"
     file.write_text(config.as_yaml(config.load(sets=("model.name=vgg19",))))
     assert "\n  name: vgg19  #" in file.read_text()
@@ -265,7 +255,6 @@ REFUSED = """\
 
 
 def test_every_error_of_a_file_is_told_at_once_with_its_line(tmp_path):
-    """Unknown keys, wrong types, ranges, doubles: file, line, key and what to write."""
     file = tmp_path / "bad.yaml"
     file.write_text(BAD)
     for line, expected in zip(refusal_of(file), REFUSED.splitlines(), strict=True):
@@ -275,7 +264,6 @@ def test_every_error_of_a_file_is_told_at_once_with_its_line(tmp_path):
 
 
 def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
-    """Every place in order, whatever is wrong beside it; the nearest legal name with each."""
     file = tmp_path / "bad.yaml"
     file.write_text(
         "lrp:\n  method: gradcam\n  layers:\n    Conv2D: flt\n    Dense: zplus(1)\n  samples: 0\n"
@@ -300,7 +288,6 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
 
 
 def test_an_unknown_key_is_answered_with_the_nearest(tmp_path):
-    """In its section, or of the same name in another one; else with all that there are."""
     file = tmp_path / "bad.yaml"
     for key, advice in {
         "live.sorce": "did you mean 'live.source'?",
@@ -334,7 +321,6 @@ def test_a_value_that_is_not_legal_is_refused():
 
 
 def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatch):
-    """With their lines and the exit code of what is missing; words are no files."""
     monkeypatch.chdir(tmp_path)
     file = Path("my.yaml")
     file.write_text(
@@ -356,7 +342,6 @@ def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatc
 
 
 def test_the_exit_code_is_that_of_the_worst_place(run):
-    """66 where only files are missing, 2 where only options are wrong, else 78."""
     for words, code in (
         (("--model", "none.keras"), 66), (("--weights", "none.h5"), 69),
         (("--set", "kiosk.clips=[none.mp4, no.mp4]", "--model", "none.keras"), 66),
@@ -372,7 +357,6 @@ TAGS = "tags (!name) are not supported"
 
 
 def test_a_file_that_is_no_configuration_is_refused(tmp_path):
-    """Whatever the bytes, the answer is a ConfigError in plain words, at once."""
     for text, words in (
         (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
         ("lrp: {}".encode("utf-16"), ": is UTF-16, UTF-32 or not text at all; save it as UTF-8"),
@@ -411,7 +395,6 @@ TABLES = [
 
 @pytest.mark.parametrize(("listed", "table"), TABLES, ids=[one.kind for one, _ in TABLES])
 def test_each_list_agrees_with_its_table(listed, table):
-    """The same names in the same order, and the module where the table is looked for is right."""
     assert list(listed.included) == list(table) == listed.known()
     module, attribute = listed.table
     assert getattr(sys.modules[module], attribute) is table
@@ -419,7 +402,6 @@ def test_each_list_agrees_with_its_table(listed, table):
 
 
 def test_each_rule_takes_the_listed_numbers():
-    """The parameters of its class, in their order, with the same defaults."""
     for name, parameters in names.RULE_PARAMETERS.items():
         rule = RULES[name]()
         assert tuple(vars(rule)) == parameters
@@ -428,7 +410,6 @@ def test_each_rule_takes_the_listed_numbers():
 
 
 def test_words_are_completed(monkeypatch):
-    """By bash's protocol; options that do something at once, such as asking for a PIN, do not."""
     monkeypatch.setattr("click.prompt", None)
     complete = get_completion_class("bash")(cli, {}, "realtime-lrp", "_REALTIME_LRP_COMPLETE")
     for words, expected in (
@@ -523,7 +504,6 @@ def tried(examples, make, holds):
 @pytest.mark.parametrize("examples", [60, pytest.param(5000, marks=pytest.mark.release)])
 @pytest.mark.parametrize("kind", INPUTS)
 def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_path):
-    """Nothing but these; each line of a refusal has its place, what is printed can be read back."""
     file, told = tmp_path / "my.yaml", Counter()
 
     def holds(case):

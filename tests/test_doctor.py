@@ -33,7 +33,6 @@ def only(rows):
 
 @pytest.mark.release
 def test_everything_is_found_on_one_page(run):
-    """Symbols are named, films are written and read back; exit code 0, at most 100 columns."""
     code, out, err = run("doctor", "--source", "synthetic", "--display", "none")
     lines = out.splitlines()
     assert (code, err) == (0, "")
@@ -60,7 +59,6 @@ def reported(monkeypatch):
 
 
 def test_something_missing_exits_with_69(run, reported):
-    """Warnings do not. -q hides the report, but not the reason."""
     reported(Finding("warning", "none is there", "plug one in", "camera"))
     assert run("doctor")[0] == 0
     reported(
@@ -128,7 +126,6 @@ for row, name in zip(rows, FAULT):
     ],
 )  # fmt: skip
 def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, monkeypatch):
-    """An exception costs one row, a crash or a hang the rest of its group."""
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}")
     settings = config.load(options={"--source": "film.mp4"})
@@ -200,7 +197,6 @@ def films_so(monkeypatch):
 
 
 def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
-    """With its name and measured rate; video encoders are not listed as cameras."""
     monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: node != "/dev/video2")
     films_so()
     camera = only(checks.every_camera(SETTINGS))

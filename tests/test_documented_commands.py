@@ -185,7 +185,6 @@ NOT_RUN = [words for words in COMMANDS if words not in RUN or LONG & {*words}]
 
 @pytest.mark.parametrize("words", NOT_RUN, ids=" ".join)
 def test_every_command_that_is_not_run_is_understood(words, workshop):
-    """Its name is known, its options exist and their values are legal."""
     check(*filled_in(words))
 
 
@@ -195,7 +194,6 @@ def test_every_command_that_is_not_run_is_understood(words, workshop):
     ids=" ".join,
 )
 def test_every_command_of_the_program_runs(words, workshop, run):
-    """As it stands there, with a small network and a synthetic picture; it ends with 0."""
     further = () if {"--help", "--print-unit"} & set(words) else INSTEAD[words[0]]
     if words[0] == "concepts":
         further = (
@@ -241,7 +239,6 @@ def outputs(notebook, kind):
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_a_notebook_is_stored_with_its_outputs(path):
-    """Of one run from the first cell to the last, with pictures and without warnings."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -256,7 +253,6 @@ def test_a_notebook_is_stored_with_its_outputs(path):
 @pytest.mark.release
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_a_notebook_runs(path):
-    """From the first cell to the last; it prints nothing on standard error."""
     done = notebooks.execute(nbformat.read(path, as_version=4))
     assert {one.name for one in outputs(done, "stream")} <= {"stdout"}
     if path.stem == "explain_your_own_network":
@@ -327,7 +323,6 @@ def test_a_script_is_the_program_with_its_own_rows(run, tmp_path):
 
 
 def test_recordings_are_drawn_with_its_rows(run, tmp_path, monkeypatch):
-    """With the added colour map, although a child process draws that never ran the script."""
     executed(SCRIPTED)
     monkeypatch.chdir(tmp_path)
     media.recording(tmp_path / "talk.mp4", count=4)
@@ -342,7 +337,6 @@ def test_recordings_are_drawn_with_its_rows(run, tmp_path, monkeypatch):
 
 
 def test_a_configuration_may_name_its_rows(run, tmp_path):
-    """A configuration with added names is legal; a typing error gets the nearest of them."""
     executed(SCRIPTED)
     _, command, *words = words_of("config")
     code, out, err = run(command, *words)

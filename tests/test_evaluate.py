@@ -96,7 +96,6 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, tmp_path):
 
 
 def test_a_folder_for_a_paper(run, halves, with_boxes, tmp_path):
-    """All files, which say how they were made and are equal at each run; none is lost unasked."""
     folder, made = tmp_path / "paper", []
     words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
     words = ("evaluate", *words, *QUICK, "--model", halves, "-o", folder)
@@ -129,7 +128,6 @@ def test_an_interval_by_hand():
 
 
 def test_pictures_of_one_photo_are_drawn_together():
-    """Copies of a picture make nothing surer; without copies photos make no difference."""
     assert metrics.photo_of("12:30.jpg: cat") == metrics.photo_of("12:30: mirrored.jpg") == "12:30"
     values = np.array([[0.0], [0.2], [1.0], [0.7]])
     copied, names = values.repeat(5, axis=0), [name for name in "abcd" for _ in range(5)]
@@ -146,7 +144,6 @@ def test_pictures_of_one_photo_are_drawn_together():
 
 
 def test_rows_are_compared_on_the_same_pictures():
-    """A row that is always 0.1 lower is certainly lower, however much pictures differ."""
     first, shift = np.array([0.1, 0.9, 0.5, np.nan]), np.array([0.2, -0.2, 0, 0])
     rows = {"a": first, "b": first - 0.1, "c": first + shift, "d": first * np.nan}
     assert metrics.best_of(rows, high_is_good=True) == "a"
@@ -160,7 +157,6 @@ def test_rows_are_compared_on_the_same_pictures():
 
 
 def test_a_label_by_name_several_boxes_and_own_rules(run, halves, with_boxes, tmp_path):
-    """Boxes of one label are one object; another label on the same photo is another sample."""
     (tmp_path / "names.txt").write_text("left\nright\n")
     upper, lower = [8, 0, 24, 16], [8, 16, 24, 32]
     boxes = {
@@ -182,7 +178,6 @@ def test_a_label_by_name_several_boxes_and_own_rules(run, halves, with_boxes, tm
 @pytest.mark.release
 @compiled()
 def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_path):
-    """Every figure is there and within its bounds; composites for transformers are left out."""
     words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})
     words = (*words, "--model", tiny_model, "--preprocess", "rescale")
     file, picture = tmp_path / "r.json", tmp_path / "p.png"
@@ -203,7 +198,6 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
 
 
 def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
-    """Each symbol equally often, no two alike, masks on the ink; the seed chooses."""
     from embedded import DRAWINGS_SEED
     from measuring import HELD_OUT_SEED
     from train_shapes import STAGES
@@ -221,7 +215,6 @@ def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
 
 
 def test_copies_of_a_network_forget_its_output_layer_or_all():
-    """Other layers, a Normalization and the network itself are unchanged; outputs are halved."""
     keras.utils.set_random_seed(7)  # else an earlier test may have left the seed that is set below
     inner = keras.Sequential([keras.Input((8, 8, 2)), keras.layers.Conv2D(3, 3, name="inner")])
     layers = keras.layers
@@ -248,7 +241,6 @@ def test_copies_of_a_network_forget_its_output_layer_or_all():
 
 
 def test_curves_by_hand():
-    """One patch decides: the curves jump where it is replaced."""
     pictures = np.zeros((3, 32, 32, 3), np.uint8)
     pictures[:, :4, :4] = 255  # its blur is another picture
 
@@ -294,7 +286,6 @@ def test_what_cannot_be_used_is_counted_and_left_out(run, halves, photos, with_b
 
 
 def test_photos_are_chosen_by_the_seed(photos, halves, rng):
-    """The same seed chooses the same; a photo with two classes counts as one."""
     engine = Engine(config.load(options={"--model": str(halves)}).config)
     boxes = {
         f"{n}.png": [BoxEntry(box=LEFT, label=0), BoxEntry(box=LEFT, label=1)] for n in range(9)
@@ -317,7 +308,6 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, tmp_path)
 
 @pytest.mark.release
 def test_a_detector_is_measured_box_by_box(run, tmp_path):
-    """On scenes of drawings: relevance lies in the box, and its patches make the score."""
     file = tmp_path / "r.json"
     words = ("--model", "shapes_detector", "--count", 3, "--only", "epsilon_plus_flat,grad_cam")
     code, out, err = run("evaluate", *words, "--json", file, "--picture", tmp_path / "p.png")
@@ -363,7 +353,6 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_options_and_files(case, run, halves, photos, with_boxes, tmp_path, monkeypatch):
-    """Each has its exit code and one or two lines that name the cause, and writes nothing."""
     words, boxes, code, expected = BAD[case]
     with_boxes(boxes)
     (photos / "d.png").write_text("no picture")
@@ -386,7 +375,6 @@ def masks(rng):
 
 
 def test_what_counts_of_relevance():
-    """Summed over the channels first; then the positive part or the magnitude."""
     relevance = np.array([[[[1.0, 2.0, -1.0], [-3.0, 1.0, 0.0]]]])
     for name in ("lrp", "zplus", "input_x_gradient", "grad_cam", "integrated_gradients"):
         np.testing.assert_array_equal(measures.supporting_relevance(relevance, name), [[[2, 0]]])
@@ -402,7 +390,6 @@ def test_rank_accuracy_by_hand_with_ties():
 
 
 def test_a_map_that_is_the_same_everywhere_scores_the_share_of_the_area(masks, rng):
-    """With and without relevance; it is like no other: NaN, which means leave out."""
     for value in (0.0, 7.0):
         maps = np.full(masks.shape, value, np.float32)
         for measure in (measures.pointing_game, measures.mass_accuracy, measures.rank_accuracy):
@@ -413,7 +400,6 @@ def test_a_map_that_is_the_same_everywhere_scores_the_share_of_the_area(masks, r
 
 
 def test_against_naive_loops(masks, rng):
-    """Pixel by pixel, as the papers say it, on maps without ties."""
     maps = rng.permuted(np.arange(masks.size, dtype=float)).reshape(masks.shape)
     hits, masses, ranks = [], [], []
     for entries, mask in zip(maps, masks, strict=True):
@@ -430,7 +416,6 @@ def test_against_naive_loops(masks, rng):
 
 
 def test_spearman_against_a_naive_ranking(rng):
-    """Ranks by counting the smaller and the equal entries, then Pearson; half of it ties."""
     maps, others = np.maximum(rng.normal(size=(2, 4, 7, 9)).round(1), 0)
 
     def ranks(entries):
@@ -446,7 +431,6 @@ def test_spearman_against_a_naive_ranking(rng):
 
 
 def test_the_most_relevant_patch_comes_first(rng):
-    """Four patches of 2 x 2 with means 1, 4, 2 and 3; single entries do not matter."""
     maps = np.zeros((1, 4, 4))
     maps[0, :2, :2] = [[0, 0], [0, 4]]
     maps[0, :2, 2:] = 4
@@ -458,7 +442,6 @@ def test_the_most_relevant_patch_comes_first(rng):
 
 @pytest.mark.parametrize("size", [(32, 32), (27, 35)])
 def test_every_patch_has_its_own_turn(size, rng):
-    """Even if the sides are not divisible; patches are contiguous and almost equal in size."""
     turns = measures.patch_ranks(rng.random((2, *size)), 8, rng)
     assert turns.shape == (2, *size)
     for one in turns:
@@ -471,7 +454,6 @@ def test_every_patch_has_its_own_turn(size, rng):
 
 
 def test_the_area_under_a_curve():
-    """Eleven points give what a polygon through 10000 gives; the first is straight in the root."""
     positions = (np.arange(11) / 10) ** 2
     weights, fine = measures.area_weights(positions), np.linspace(0, 1, 10001)
     for values in (
@@ -527,7 +509,6 @@ def measurement():
 
 
 def test_every_pair_of_rows_is_compared(measurement):
-    """Mass differs by exactly 0.1; where a value is missing the pair has one picture fewer."""
     pairs = {(p["figure"], p["first"], p["second"]): p for p in summary(measurement)["pairs"]}
     mass = pairs["mass", "zplus", "grad_cam"]
     assert (mass["n"], mass["difference"], mass["interval"]) == (8, 0.1, [0.1, 0.1])
@@ -539,7 +520,6 @@ def test_every_pair_of_rows_is_compared(measurement):
 
 
 def test_a_missing_value_is_counted_out(measurement):
-    """N is of each row and figure; the table says where it is smaller."""
     report = summary(measurement)
     assert report["rows"][1]["n"]["other_class"] == 7
     assert report["rows"][1]["n"]["mass"] == 8
@@ -554,7 +534,6 @@ def test_a_missing_value_is_counted_out(measurement):
 
 
 def test_the_latex_table(measurement):
-    """The best is bold, what cannot be told from it has a star, names are escaped."""
     text = latex_table(summary(measurement))
     lines = text.splitlines()
     body = [line for line in lines if line.startswith(r"\texttt")]

@@ -50,7 +50,6 @@ def check_hostile(process, more_mib=200):
 
 @pytest.mark.release
 def test_no_input_and_no_camera_does_harm():
-    """Pictures, recordings, labels, networks, streams; and hostile cameras meanwhile."""
     names = [name for name in HOSTILE if name not in UNTIL_OPENING_ENDS | FLOODS]
     cameras = hostile(names)
     try:
@@ -65,19 +64,16 @@ def test_no_input_and_no_camera_does_harm():
 @pytest.mark.release
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_input_does_harm_in_the_long_run(kind):
-    """Two thousand of each format, five hundred of what takes long."""
     check(kind, 500 if kind in NETWORKS else 2000, 2)
 
 
 @pytest.mark.release
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_camera_alone(name):
-    """With nothing else to do it is sent as much as can be sent; memory stays."""
     check_hostile(hostile([name]))
 
 
 def test_a_picture_that_claims_too_much_is_not_decoded(tmp_path):
-    """8192 x 8192 pixels are the most; a larger one is refused by its head."""
     data = bytearray(picture("png"))
     data[16:24] = (9000).to_bytes(4) + (9000).to_bytes(4)
     path = tmp_path / "bomb.png"
@@ -102,7 +98,6 @@ def test_a_chunk_that_claims_gigabytes_takes_no_memory(name, tmp_path):
 
 
 def test_a_damaged_picture_is_named_once_in_our_words(tmp_path, caplog, capfd, monkeypatch):
-    """What the decoder prints by itself becomes a warning with the name of the file."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])
     path = tmp_path / "cut.jpg"
     path.write_bytes(picture("jpg")[:-200] + b"\xff\xd9")
@@ -115,7 +110,6 @@ def test_a_damaged_picture_is_named_once_in_our_words(tmp_path, caplog, capfd, m
 
 @pytest.mark.parametrize("read", [read_picture, read_labels])
 def test_what_is_no_file_is_not_waited_for(read, tmp_path):
-    """A pipe into which nobody writes, a device without an end, a file of many gigabytes."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(MissingInputError, match=r"is (no|not a) file"):
@@ -143,7 +137,6 @@ def test_a_recording_reads_no_other_file_and_no_address(tmp_path):
 
 
 def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
-    """A hundred thousand letters are no name, and brackets without an end no list."""
     for text in (json.dumps(["a", "b" * 100_000]), "[" * 3000):
         (tmp_path / "labels.json").write_text(text)
         with pytest.raises(DamagedInputError, match="at most 500 characters"):
@@ -151,7 +144,6 @@ def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
 
 
 def test_sound_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
-    """What its decoder needs to know is missing: without the sound the recording is written."""
     source = media.recording(tmp_path / "in.mkv", count=3, sound="libopus")
     data = bytearray(source.read_bytes())
     private = data.rindex(b"\x63\xa2", 0, data.index(b"OpusHead"))
@@ -163,7 +155,6 @@ def test_sound_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
 
 
 def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
-    """Whatever a file is called, what is printed holds no control characters."""
     path = tmp_path / "\x1b[31mred\x07.png"
     path.write_bytes(picture("png"))
     words = ("-o", tmp_path / "o.png", "--model", tiny_model, "--preprocess", "none")

@@ -81,7 +81,6 @@ class OpenFiles:
 @pytest.mark.release
 @pytest.mark.gui
 def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path, new_processes):
-    """And the window answers: `p` shows the privacy card before there is an engine."""
     shot = tmp_path / "shot.png"
     words = ("kiosk", "--source", "synthetic", "--set", "kiosk.languages=[en]")
     with start(*words, DISPLAY=display, STATE_DIRECTORY=str(tmp_path)) as process:
@@ -98,7 +97,6 @@ def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path,
 @pytest.mark.release
 @pytest.mark.gui
 def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
-    """Keys, clicks and the window manager do not end it; holding the key and the PIN do, with 0."""
     for name in ("home", "work", "tmp"):
         (tmp_path / name).mkdir()
     environment = {
@@ -320,7 +318,6 @@ def exhibit(display, tmp_path):
 @pytest.mark.release
 @pytest.mark.gui
 def test_a_minute_of_faults(exhibit, display, rng, capsys):
-    """Each fault once: no old picture without a card, no end of the process, no leak."""
     before = exhibit.samples[-1]
     a_night(exhibit, display)
     chaos = Chaos(exhibit, display, rng)
@@ -388,7 +385,6 @@ def machine():
 
 
 def test_a_visit_goes_through_every_state():
-    """Attract, active, idle after 30 s, attract 10 s later; a wave gives the whole time anew."""
     one, since = machine(), 0.0
     for now, facts, state in (
         (1.0, {"fault": "starting"}, CARD), (2.0, {}, ATTRACT), (50.0, {}, ATTRACT),
@@ -404,7 +400,6 @@ def test_a_visit_goes_through_every_state():
 
 
 def test_the_state_always_fits_the_observation(rng):
-    """In 20000 random steps: closed only outside the hours, a card whenever something fails."""
     one, now, visited, taken = machine(), 0.0, set(), set()
     for _ in range(20_000):
         now += rng.choice([0.03, 1.0, 40.0])
@@ -443,7 +438,6 @@ def looks(presence, pictures, begin=0.0):
 
 
 def test_an_empty_room_is_empty(rng):
-    """Noise, clouds and lamps are no visitors: no false alarm in 5 minutes."""
     light = itertools.chain(
         [1.0] * 300, 1 + 0.3 * np.sin(np.arange(900) / 100), [1.0] * 150, [0.6] * 150
     )
@@ -451,7 +445,6 @@ def test_an_empty_room_is_empty(rng):
 
 
 def test_a_visitor_is_seen_until_they_leave(rng):
-    """Within 0.4 s, also if they hardly move."""
     presence = Presence()
     assert not any(looks(presence, [room(rng) for _ in range(50)]))
     assert not any(looks(presence, [room(rng, person=30), room(rng)], 50.0)), "a single picture"
@@ -462,7 +455,6 @@ def test_a_visitor_is_seen_until_they_leave(rng):
 
 
 def test_a_thing_left_behind_becomes_background(rng):
-    """It counts as a visitor for about 40 seconds."""
     presence = Presence()
     looks(presence, [room(rng) for _ in range(50)])
     there = looks(presence, [room(rng, person=30) for _ in range(500)], 100.0)
@@ -485,7 +477,6 @@ def at(day, clock):
 
 
 def test_days():
-    """Ranges, lists, ranges over the end of the week, capitals."""
     for key, days in {
         "mon": "mon", "tue-fri": "tue wed thu fri", "sat-mon": "mon sat sun",
         "mon, wed": "mon wed", "Mon , THU-Fri": "mon thu fri", "daily": " ".join(DAYS),
@@ -571,7 +562,6 @@ def asked():
 
 @pytest.mark.parametrize("fps", [0.5, 3, 30])
 def test_a_held_key_opens(fps):
-    """After five seconds at any frame rate, and not before."""
     staff = Staff()
     for _ in range(3):
         staff.hold(seconds=4, fps=fps)
@@ -584,7 +574,6 @@ def test_a_held_key_opens(fps):
 
 
 def test_a_held_corner_opens():
-    """A finger that does not move sends one event; a pixel further in is outside."""
     staff = Staff()
     staff.do(Mouse(85, 85, "left"))
     staff.rest(4.9)
@@ -609,7 +598,6 @@ def test_events_reach_the_exhibit_unless_the_pad_is_shown():
 
 
 def test_the_right_pin_opens(asked):
-    """By keyboard, with a digit corrected; only the enter key submits it."""
     asked.do(*PIN[:-1], "9", "BackSpace", PIN[-1])
     assert asked.lock.typed == 6 and not asked.lock.opened
     asked.do("Return")
@@ -617,7 +605,6 @@ def test_the_right_pin_opens(asked):
 
 
 def test_the_right_pin_opens_by_touch(asked):
-    """All keys of the pad work; a finger that slides over keys types nothing."""
     for name in ("8", "back", *PIN):
         asked.touch(name)
     assert asked.lock.typed == 6
@@ -629,7 +616,6 @@ def test_the_right_pin_opens_by_touch(asked):
 
 
 def test_the_pad_goes_away(asked):
-    """After 20 s without input, by Escape and by touch; typed digits are forgotten."""
     asked.do("1", "2")
     asked.rest(19.8)
     assert asked.lock.asking and asked.lock.typed == 2
@@ -660,7 +646,6 @@ def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
 
 
 def test_a_pin_is_stored_as_a_hash():
-    """Salted, in the format of the configuration; what cannot be typed is refused."""
     other = hash_pin(PIN)
     assert other != HASHED and PIN not in HASHED
     kind, salt, hashed = HASHED.split(":")
@@ -710,7 +695,6 @@ def reported(described):
 
 
 def test_ready_status_and_stopping_are_sent(manager, reports, tmp_path, caplog):
-    """At once when the state changes, in the health file too; the newest warning stands there."""
     address, listening = manager
     report, file = reports({"NOTIFY_SOCKET": address}), tmp_path / "health.json"
     report.drawn(reported("attract"), 0.0)
@@ -762,7 +746,6 @@ def settings():
 
 
 def test_the_unit_has_what_an_exhibit_needs(settings):
-    """And nothing that moves its processes out of the service, or hides the cameras."""
     for key, value in {
         "User": "museum", "Type": "notify", "NotifyAccess": "all", "WatchdogSec": "15",
         "Restart": "always", "RestartPreventExitStatus": "0", "StartLimitIntervalSec": "0",
@@ -796,7 +779,6 @@ def test_systemd_reads_the_unit(tmp_path, file):
 
 
 def test_the_exhibit_replaces_the_shell_and_its_exit_code_counts(tmp_path, settings):
-    """The unit's command with a fake cage: DISPLAY and arguments arrive."""
     (tmp_path / "cage").write_text('#!/bin/sh\nshift\nDISPLAY=:7 exec "$@"\n')
     (tmp_path / "cage").chmod(0o755)
     ended = launched(tmp_path, settings["ExecStart"][0], 'echo "$DISPLAY $2"; echo $$; exit 75')

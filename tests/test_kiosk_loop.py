@@ -146,7 +146,6 @@ def turns(monkeypatch):
 
 
 def test_the_camera_is_shown_like_a_mirror(monkeypatch):
-    """Left and right are swapped, unless the configuration says otherwise."""
     for sets, left in (((), 2), (("input.mirror=false",), 0)):
         turns = Turns(monkeypatch, *sets)
         turns.turn(heart=1.0)
@@ -160,7 +159,6 @@ def test_the_camera_is_shown_like_a_mirror(monkeypatch):
 
 
 def test_a_symbol_counts_as_a_visitor_for_five_minutes_after_the_last_motion(turns):
-    """A drawing that was left behind does not keep the exhibit active."""
     turns.turn(present=True)
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
     stays = 0.0
@@ -171,7 +169,6 @@ def test_a_symbol_counts_as_a_visitor_for_five_minutes_after_the_last_motion(tur
 
 
 def test_maps_explain_the_answer_that_is_shown(monkeypatch):
-    """While it is unsure, the best class of each picture may be another one."""
     monkeypatch.setattr(ScreenArtist, "_draw_picture", lambda *words: None)
     turns = Turns(monkeypatch, "kiosk.perhaps=0.1").visit()
     thread = Thread.made[-1]
@@ -192,7 +189,6 @@ def test_maps_explain_the_answer_that_is_shown(monkeypatch):
 
 
 def test_a_touch_explains_a_region_for_a_while(turns):
-    """A touch on background or beside the picture, and time, let go."""
     classes = np.zeros((6, 6), np.int32)
     classes[:, 3:] = 1
     thread = Thread.made[-1]
@@ -218,7 +214,6 @@ def test_a_touch_explains_a_region_for_a_while(turns):
 
 
 def test_a_visit_goes_on_after_a_short_fault(turns, monkeypatch):
-    """The language that was chosen stays, until the visitor leaves."""
     turns.events = ["3"]
     until(lambda: turns.turn(0.05, present=True) == "active")
     with monkeypatch.context() as patch:
@@ -232,7 +227,6 @@ def test_a_visit_goes_on_after_a_short_fault(turns, monkeypatch):
 
 
 def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
-    """The network gets no pictures; in the morning everything comes back."""
     moment = datetime(2026, 11, 23, 17, 59)
     hours = 'kiosk.hours={daily: "10:00-18:00"}'
     turns = Turns(monkeypatch, hours, wall=lambda: moment)
@@ -254,7 +248,6 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
 
 
 def test_clips_that_do_not_play_are_replaced(tmp_path, rng, caplog):
-    """Missing, damaged or deleted: the included clip plays, and the log says so once."""
     own, included = tmp_path / "own.png", (480, 640, 3)
     write_picture(own, rng.integers(0, 255, (60, 80, 3), np.uint8), overwrite=False)
     damaged = tmp_path / "bad.mp4"
@@ -301,7 +294,6 @@ def test_drawing_that_fails_ends_the_process(run, monkeypatch, tmp_path):
 
 
 def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, caplog):
-    """The log says so once; writing goes on when there is space."""
     file = tmp_path / "health.json"
     report = Heartbeat(load(), tmp_path, {})
     camera = SimpleNamespace(rests=True)
@@ -326,7 +318,6 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
 
 
 def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
-    """The message names the running process, whose window, log and health file are not touched."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     windows = []
     monkeypatch.setattr(start, "FullScreen", lambda: windows.append("opened"))
@@ -347,7 +338,6 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
 
 
 def test_it_runs_without_a_display_for_a_duration(run, monkeypatch, tmp_path, same_engine):
-    """`--duration` counts from the first map; `--stats` has the figures that make sense here."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     file = tmp_path / "stats.json"
     words = ("--display", "none", "--duration", "0.3", "--stats", file)
@@ -363,7 +353,6 @@ def test_it_runs_without_a_display_for_a_duration(run, monkeypatch, tmp_path, sa
 
 
 def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_path, same_engine):
-    """If the file worked before: reported on stderr and in the health file; others are refused."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     captions = tmp_path / "captions"
     captions.mkdir()
@@ -478,7 +467,6 @@ def test_a_dead_thread_ends_the_process(network, error):
 
 
 def test_a_slow_network_has_a_card_and_a_hanging_one_ends_the_process(network):
-    """A card after 5 s without a map counts down to 20 s."""
     network.submit(PICTURE, 20.0, 20.0)
     network.watch(20.1)
     assert network.watch(900.0) is None and len(Thread.made) == 1
@@ -510,7 +498,6 @@ def fails_to_load(network, error, begin, seconds):
 
 
 def test_a_loading_error_that_no_retry_mends_is_raised(network):
-    """At once, as it is; other errors of loading ask for another process, without passwords."""
     with pytest.raises(DamagedInputError, match="no model"):
         fails_to_load(starting(), DamagedInputError("no model"), 1.0, 1.0)
     with pytest.raises(TemporaryError, match=r"http://[*]{3}@cam/ fails"):
@@ -518,7 +505,6 @@ def test_a_loading_error_that_no_retry_mends_is_raised(network):
 
 
 def test_weights_that_cannot_be_downloaded_are_waited_for(network, caplog):
-    """Without limit, in the same process: every 30 s, with a card."""
     fresh = starting()
     tries = fails_to_load(fresh, UnavailableError("no http://me:secret@x/w"), 0.0, 1200.0)
     assert len(tries) > 30 and np.diff([0.0, *tries]) == pytest.approx(30, abs=1.1)
@@ -588,7 +574,6 @@ def texts(playing):
      ("nothing", "You fooled me! I saw nothing that I know.")],
 )  # fmt: skip
 def test_the_game_is_won_by_what_people_alone_recognise(seen, expected, playing, monkeypatch):
-    """It names a class, and says what it saw when the time is over; then it ends by itself."""
     monkeypatch.setattr(games.random, "choice", lambda labels: "heart")
     assert isinstance(touch(playing, "game"), games.GamePage)
     assert "Draw this: heart" in texts(playing)
@@ -612,7 +597,6 @@ def draw(playing, seen, last=()):
      (["nothing"] * 6, "I saw nothing that I know", False)],
 )  # fmt: skip
 def test_the_last_second_decides_the_game(last, expected, kept, playing, monkeypatch):
-    """Not one moment; picture and map of what decided stay, whatever is seen afterwards."""
     monkeypatch.setattr(games.random, "choice", lambda labels: "heart")
     touch(playing, "game")
     draw(playing, "heart", last)
@@ -650,7 +634,6 @@ class FakeTeacher:
 
 
 def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(playing, monkeypatch):
-    """As many as it needs, also after a short touch; answers are the best class's meanwhile."""
     part, forgotten = playing.kiosk.network, []
     monkeypatch.setattr(part, "teach", FakeTeacher)
     monkeypatch.setattr(part, "forget", forgotten.append)
@@ -706,7 +689,6 @@ def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
 @pytest.mark.release
 @compiled()
 def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
-    """With real maps: two drawn symbols are learnt as A and B."""
     drawn = drawings()
     chosen = config.load(sets=("kiosk.teach=true",), command="kiosk").config
     part = RelevancePart(chosen, Stats("", ""), time.monotonic())

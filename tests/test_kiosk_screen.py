@@ -79,7 +79,6 @@ def every_page():
 
 @pytest.mark.parametrize("size", [(720, 1280), (480, 640), (1280, 720)])
 def test_every_page_fits(size, monkeypatch):
-    """In all languages and sizes: no word is cut or touches the edge, all buttons are there."""
 
     def uncut(text, width, letters):
         assert text_width(text, letters) <= width, text
@@ -106,7 +105,6 @@ def view_of(exhibit, now, made=None, **more):
 
 
 def test_an_old_answer_is_marked(exhibit):
-    """Until the answer to the picture that is shown is there: other words, and no accent."""
     now, old = (
         exhibit.drawn(
             exhibit._answer, 0, ScreenState.ACTIVE, 0.0, answer=answer("star", 0.9), old=old
@@ -123,7 +121,6 @@ def test_an_old_answer_is_marked(exhibit):
 
 
 def test_nothing_burns_in(exhibit):
-    """Within ten minutes every letter moves by more than its strokes are wide, a card by a line."""
     stage = ScreenArtist(replace(LOOK, colormap="fire", motion="hold"))
     dark = tuple(CAPTIONS[0]["cards"]["dark"].values())
 
@@ -140,7 +137,6 @@ def test_nothing_burns_in(exhibit):
 
 
 def test_a_visitor_gets_the_language_of_the_last_touch_or_the_first():
-    """Whichever one has its turn when they come; the next visitor starts with the first again."""
     visitor = VisitorChoices(5, now=0.0)
     assert visitor.language(20.0) == 1
     visitor.visitor_came(20.0)
@@ -160,7 +156,6 @@ def test_a_visitor_gets_the_language_of_the_last_touch_or_the_first():
 
 
 def test_a_touch_beside_the_buttons_points_at_a_place_of_the_picture(exhibit):
-    """Where a mark in the picture is drawn, the touch finds its place; a button is no place."""
     stage, picture = ScreenArtist(LOOK), np.zeros((120, 160, 3), np.uint8)
     picture[30:34, 100:104] = (0, 255, 0)
     screen = replace(view_of(exhibit, 0.0), picture=picture, explained=None)
@@ -176,7 +171,6 @@ def test_a_touch_beside_the_buttons_points_at_a_place_of_the_picture(exhibit):
 
 
 def test_the_privacy_card_comes_and_goes():
-    """By key or touch, for 20 s; any key or touch removes it; holding has no further effect."""
     visitor, places = VisitorChoices(2, 0.0), {"privacy": (50, 0, 100, 50)}
     visitor.handle(["p"], places, 10.0)
     assert visitor.privacy(10.0 + PRIVACY_S - 0.1) and not visitor.privacy(10.0 + PRIVACY_S)
@@ -209,7 +203,6 @@ def told(smoothed):
 
 
 def test_a_sure_answer_comes_quickly_and_does_not_flicker():
-    """A single deviating map changes nothing; a lasting change is shown within half a second."""
     smoothed = SmoothedAnswer(0.5, None, True)
     for k in range(30):
         one_off = k == 15
@@ -221,7 +214,6 @@ def test_a_sure_answer_comes_quickly_and_does_not_flicker():
 
 
 def test_there_are_sure_answers_unsure_ones_and_none():
-    """By the thresholds; a network that has a class `nothing` is sure or silent, unless set."""
     for perhaps, scores, expected in (
         (None, {"cup": 0.5, "bottle": 0.2}, ("cup", True)),
         (None, {"cup": 0.49, "bottle": 0.2}, ("cup", False)),
@@ -252,7 +244,6 @@ def test_an_unsure_answer_stays_until_another_one_leads_by_half():
 
 
 def test_unsure_answers_follow_a_change_within_two_seconds():
-    """Also to nothing at all, with the threshold for staying below that for coming."""
     smoothed = SmoothedAnswer(0.5, 0.1, True)
     times = iter(np.arange(0.0, 60.0, 1 / 15))
 
@@ -274,7 +265,6 @@ def test_unsure_answers_follow_a_change_within_two_seconds():
 
 
 def test_only_a_map_that_explains_the_answer_belongs_to_it():
-    """The best class of its picture, or the class that was asked for; any of a fixed target."""
     smoothed = SmoothedAnswer(0.5, None, True)
     last = map_of(9.0, cup=0.6, bottle=0.1)
     assert not smoothed.belongs_to(last) and not smoothed.belongs_to(None)
@@ -287,7 +277,6 @@ def test_only_a_map_that_explains_the_answer_belongs_to_it():
 
 
 def test_an_answer_is_what_its_map_explains():
-    """So that every picture with an answer glows; a target that is fixed is never waited for."""
     for follows in (True, False):
         smoothed = SmoothedAnswer(0.5, None, follows)
         smoothed.update(map_of(0.0, cup=0.3, bottle=0.1, pen=0.0))
@@ -332,7 +321,6 @@ def written(folder, old, new, name="en.yaml"):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_included_language_has_what_english_has(language):
-    """The same keys, enough hints, all symbols, `{seconds}` in the same texts, all drawable."""
     english, other = captions_of("en"), captions_of(language)
     texts = flat(other)
     assert texts.keys() == flat(english).keys()
@@ -372,7 +360,6 @@ def test_a_mistake_is_reported_with_its_line_and_key(tmp_path):
 
 
 def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_language():
-    """Each translation has the places of the English text and can be drawn."""
     assets = INCLUDED.parent
     named = read_file(assets / "shapes.names.yaml", texts=True).values
     for file in (assets / "words").glob("*.yaml"):
@@ -387,7 +374,6 @@ def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_
 
 
 def test_a_lecture_has_each_command_and_button_in_its_language_and_finds_them_there():
-    """All but the names of composites, which are the same everywhere."""
     words = words_for("de")
     known = [one for one in keys.commands(TARGETS) if one.action != "composite"]
     told = [one.meaning for one in known] + [one.button for one in known if one.button]

@@ -51,7 +51,6 @@ def engine():
 
 
 def test_a_large_model_is_loaded_again_for_another_method(engine, frames, monkeypatch):
-    """Its weights are not kept for methods that may never be chosen; then it stays."""
     monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 1000)
     large = engines.Engine(settings(), keep_model=True)
     assert large.network.model is None
@@ -122,7 +121,6 @@ def test_the_explained_score_is_what_began_at_the_output(engine, frames, target,
 
 
 def test_another_request_explains_the_newest_frame_again_if_no_other_comes(frames, engine):
-    """A photo stays for seconds: its map is of the class that was chosen meanwhile."""
     with Running(settings(), engine) as running:
         frame = running.explain(frames[0]).frame
         running.ask(target="2")
@@ -131,7 +129,6 @@ def test_another_request_explains_the_newest_frame_again_if_no_other_comes(frame
 
 
 def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frames):
-    """Another method, random weights, back: the maps are those of an engine made from scratch."""
     chosen = settings(**{"--composite": "zplus"})
     with Running(chosen) as running:
         first = running.explain(frames[0])
@@ -155,7 +152,6 @@ def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frame
 
 
 def test_channels_are_prepared_while_maps_go_on(engine, frames):
-    """Maps come without them until they are ready, then with their steady shares."""
     with Running(settings(), engine) as running:
         running.explain(frames[0])
         running.ask(concepts=ConceptRequest("block5_conv2"))
@@ -195,7 +191,6 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
     [("shapes", {}, "zplus"), ("shapes_vit", {"otherwise": "epsilon_plus_flat"}, "attnlrp_gamma")],
 )
 def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected):
-    """What is named stays as it is; provenance has what it became."""
     made = engines.Engine(settings(**{"--model": network}), **otherwise)
     assert made.name == made.config.lrp.composite == expected
     record = made.provenance(settings(**{"--model": network}))
@@ -204,7 +199,6 @@ def test_each_network_has_the_composite_that_suits_it(network, otherwise, expect
 
 @pytest.mark.release
 def test_memory_stays_flat_while_methods_are_switched(engine):
-    """After 16 engines, 16 more take less than 30 MiB."""
     base = settings()
     first = first_request(base).choice
     picture = np.zeros((480, 640, 3), np.uint8)
@@ -221,7 +215,6 @@ def test_memory_stays_flat_while_methods_are_switched(engine):
 
 
 def test_an_engine_that_is_wanted_again_is_prepared_once(engine, monkeypatch):
-    """While it is under way another one was wanted, or the one that is ready."""
     base = settings()
     first = first_request(base).choice
     cache, built, go_on = engine_caches.EngineCache(base, engine, first), [], threading.Event()
@@ -260,7 +253,6 @@ def test_of_layers_the_last_that_was_asked_for_is_prepared(engine, monkeypatch):
 
 
 def test_a_frozen_frame_is_explained_once_for_each_request(frames, engine):
-    """And again when the request changes; live frames do not count meanwhile."""
     with Running(settings(), engine) as running:
         running.explain(frames[0])
         frozen = running.slot.newest()
@@ -279,7 +271,6 @@ def test_a_frozen_frame_is_explained_once_for_each_request(frames, engine):
 
 
 def test_patches_change_the_score_and_what_it_was_is_told(frames, engine):
-    """Against the engine itself, with and without the patch."""
     mask = np.zeros(frames[0].shape[:2], bool)
     mask[230:420, 240:400] = True
     with Running(settings(), engine) as running:
@@ -296,7 +287,6 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames, engine):
 
 
 def test_answers_go_on_while_a_test_of_them_is_prepared(frames, engine, monkeypatch):
-    """They come before it, with what was found before; a picture that stays gets its own."""
     go_on = threading.Event()
     scores = engine.scores
     monkeypatch.setattr(engine, "scores_ready", False)
@@ -315,7 +305,6 @@ def test_answers_go_on_while_a_test_of_them_is_prepared(frames, engine, monkeypa
 
 
 def test_scale_and_average_follow_the_maps_before(engine, frames):
-    """By hand: the peak keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""
     request = first_request(settings())
     explained, drawer = [], MapPainter()
     look = replace(LOOK, average=0.8)
@@ -335,7 +324,6 @@ def test_scale_and_average_follow_the_maps_before(engine, frames):
 
 
 def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
-    """As does another average; what was drawn before plays no part then."""
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
     frame = Item(frames[0], 1, 0.0)
@@ -358,7 +346,6 @@ def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
 def test_an_error_after_the_first_map_is_told_and_it_tries_again(
     frames, engine, monkeypatch, caplog
 ):
-    """The view goes on without maps, and has them again when the fault is over."""
     monkeypatch.setattr(relevance_thread, "RETRY_S", 0.02)
     with Running(settings(), engine) as running:
         running.explain(frames[0])
@@ -427,7 +414,6 @@ def thread_of(chosen):
 
 
 def test_a_further_network_has_its_own_model_and_no_target_of_its_own():
-    """A class that it does not have must not keep it from being loaded."""
     chosen = settings(**{"--target": "star", "--also-model": ["vgg16"]})
     own = networks.config_of(chosen, chosen.live.also_models[0])
     assert (own.model.name, own.lrp.target, own.live.also_models) == ("vgg16", "all", [])
@@ -502,7 +488,6 @@ def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
 
 
 def test_a_lecture_goes_on_where_a_further_network_refuses_the_method(tmp_path):
-    """Its map stays another one's, and the figures say why; the step has its sentence."""
     file = tmp_path / "mine.yaml"
     file.write_text("- say: Plain.\n- say: Guided.\n  do: [networks, 'method:guided_backprop']\n")
     viewer = Both(figures=True, **{"--lecture": str(file)})
@@ -522,7 +507,6 @@ def test_a_lecture_goes_on_where_a_further_network_refuses_the_method(tmp_path):
 
 
 def test_a_further_network_rests_while_the_first_does_not_keep_up():
-    """Longer and longer, up to a limit; and less again when it does."""
     first, frames = SimpleNamespace(maps=SimpleNamespace(count=0)), SimpleNamespace(count=0)
     rest = networks.TimeForFirst(first, frames)
     rests = []
@@ -536,7 +520,6 @@ def test_a_further_network_rests_while_the_first_does_not_keep_up():
 
 
 def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace(frames):
-    """Each with one trace; both explain the same picture, and each has its own figures."""
     chosen = settings("live.also_models=[{name: shapes, weights: random}]")
     with Running(chosen) as first:
         (second,) = networks.further_threads(chosen, first.slot, True, first.thread)

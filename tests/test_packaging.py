@@ -68,7 +68,6 @@ def build(source, kind, folder):
 
 
 def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
-    """Every module, py.typed and the assets of the program; no test, no cache, no other picture."""
     with zipfile.ZipFile(built) as wheel:
         names = set(wheel.namelist())
         metadata = wheel.read(f"{NAME}.dist-info/METADATA").decode()
@@ -87,7 +86,6 @@ def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
 
 @pytest.mark.release
 def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_wheel(built, tmp_path):
-    """Documents and tests; no cache, nothing hidden but what hatchling and pre-commit read."""
     with tarfile.open(build(HOME, "sdist", tmp_path)) as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
         archive.extractall(
@@ -107,7 +105,6 @@ def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_wheel
 
 
 def test_the_version_stands_in_one_place():
-    """pyproject.toml; the program asks for what is installed, the changelog begins with it."""
     assert version("realtime-lrp") == PROJECT["version"]
     for file in (HOME / "realtime_lrp").rglob("*.py"):
         assert PROJECT["version"] not in file.read_text(encoding="utf-8"), file
@@ -115,7 +112,6 @@ def test_the_version_stands_in_one_place():
 
 
 def test_the_lock_names_public_places_and_is_of_this_project():
-    """Every file comes from PyPI with its checksum; no mirror and no path of one machine."""
     lock = tomllib.loads((HOME / "uv.lock").read_text())
     (own,) = (one for one in lock["package"] if one["name"] == "realtime-lrp")
     others = [one for one in lock["package"] if one is not own]
@@ -143,7 +139,6 @@ def test_the_lock_is_up_to_date():
 
 @pytest.mark.release
 def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
-    """With what pip finds for it, outside the clone: the version, the settings and the demo."""
     home = tmp_path / "home"
     environment = {
         name: value for name, value in os.environ.items() if name not in ("DISPLAY", "PYTHONPATH")
@@ -173,7 +168,6 @@ def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
 
 @pytest.mark.release
 def test_the_lowest_versions_work(tmp_path):
-    """A new environment with the lowest version of every dependency, and the suite in it."""
     uv = shutil.which("uv")
     if not uv:
         pytest.skip("uv is not installed")
@@ -213,7 +207,6 @@ HEAVY = {"tensorflow", "keras", "cv2", "av", "rich"}
 
 
 def test_heavy_libraries_are_imported_late():
-    """`--help` answers at once, a name brings only its own; the window opens before TensorFlow."""
     for statement, absent in (
         ("import realtime_lrp", HEAVY),
         ("import realtime_lrp.config", HEAVY),
@@ -227,7 +220,6 @@ def test_heavy_libraries_are_imported_late():
 
 @pytest.mark.release
 def test_keras_is_imported_without_matplotlib():
-    """Matplotlib can be imported later."""
     statement = "import realtime_lrp.engine.tensorflow, sys; "
     statement += "assert 'matplotlib' not in sys.modules; import matplotlib.figure"
     assert "matplotlib" in loaded_after(statement)
@@ -266,7 +258,6 @@ def test_every_parameter_is_described(name):
 
 
 def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
-    """Pixel by pixel, of a picture that is larger than the network's and not square."""
     picture = rng.integers(0, 256, (90, 120, 3), np.uint8)
     cv2.imwrite(str(tmp_path / "in.png"), picture[..., ::-1])
     words = ("--model", tiny_model, "--preprocess", "tf", "--target", "top1", "--precision")
@@ -326,7 +317,6 @@ def test_what_cannot_be_overlaid_or_fitted_is_refused():
 
 @pytest.mark.parametrize("how", ["crop", "squash", "letterbox"])
 def test_a_fitted_picture_keeps_its_place(how):
-    """A bright spot of the picture is found again where region and box say."""
     picture = np.zeros((60, 120, 3), np.uint8)
     picture[24:36, 54:66] = 255
     network = Network("any", None, preprocess="rescale")

@@ -37,7 +37,6 @@ def option(call, name):
 
 
 def test_nothing_here_can_run_what_it_reads():
-    """No arrays of objects, no model with code, no text compiled: what ruff has no rule for."""
     for file, text in ((file, file.read_text()) for file in FILES):
         if not re.search(r"allow_pickle|safe_mode|compile\(|__import__", text):
             continue
@@ -112,7 +111,6 @@ def test_what_is_secret_in_a_source_stands_nowhere(run, tiny_model, tmp_path, mo
 
 
 def test_what_is_secret_in_a_source_that_refuses_stands_nowhere(run, tmp_path, tiny_model):
-    """A server that wants another password and says ours, and none at all."""
     words = ("--display", "none", "--model", tiny_model, "--preprocess", "none")
     with serving(refused) as (web, asked):
         for source in (address(web.split(":")[-1], "me:s3%63ret"), address(9)):
@@ -137,7 +135,6 @@ def test_what_is_secret_in_a_source_that_refuses_stands_nowhere(run, tmp_path, t
     ids=lambda words: " ".join(words[:4]),
 )  # fmt: skip
 def test_an_address_in_any_place_of_the_command_line_is_masked(run, tmp_path, monkeypatch, words):
-    """Wherever it does not belong: the refusal, with its traceback, does not repeat the secret."""
     monkeypatch.chdir(tmp_path)
     media.write_picture(tmp_path / "p.png", media.plain())
     code, out, err = run(*(word.format(*[address(9)] * 2) for word in words), "-vv")
@@ -191,7 +188,6 @@ def test_nothing_reaches_out_by_itself(tmp_path):
     ["..png", "...png", ".png", "-o.png", "a\nb.png", "%2e%2e%2fx.png", "~.png", "$HOME.png"],
 )
 def test_a_name_in_a_folder_stays_in_it(tmp_path, monkeypatch, name):
-    """Names of inputs become names of outputs; none leads elsewhere."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "out"
     folder.mkdir()
@@ -203,7 +199,6 @@ def test_a_name_in_a_folder_stays_in_it(tmp_path, monkeypatch, name):
 
 @pytest.mark.parametrize("exists", [True, False], ids=["a file", "nothing yet"])
 def test_a_link_in_a_folder_does_not_lead_out_of_it(tmp_path, exists):
-    """Somebody put a link where an output would go; even with --overwrite it is not followed."""
     folder, outside = tmp_path / "out", tmp_path / "outside.mp4"
     folder.mkdir()
     if exists:
@@ -215,7 +210,6 @@ def test_a_link_in_a_folder_does_not_lead_out_of_it(tmp_path, exists):
 
 
 def test_a_run_stays_in_its_folder(tmp_path):
-    """`inspect` names a run after the picture, the network, the target and further settings."""
     far = "../../out"
     options = {"--model": f"{far}/m.keras", "--target": far, "--weights": "/etc/w.h5"}
     layers = "lrp.layers={'/a/*': epsilon(0.5)}"
@@ -259,7 +253,6 @@ def test_a_camera_does_not_say_whom_else_to_ask(way):
 
 
 def test_what_is_masked():
-    """User, password, query, fragment and what cameras put into the path; nothing else."""
     for text, shown in (
         ("rtsp://me:s3cret@cam/x failed", "rtsp://***@cam/x failed"),
         ("'http://a:b@h/x?p=a s3cret' (why). Check.", "'http://***@h/x?***' (why). Check."),
@@ -291,7 +284,6 @@ def test_masking_a_long_text_ends():
     ],
 )
 def test_companions_follow_no_links(run, tiny_model, tmp_path, monkeypatch, words, beside, exists):
-    """A link in its place is refused before anything is computed, also with --overwrite."""
     monkeypatch.chdir(tmp_path)
     media.recording(tmp_path / "in.mp4", count=3)
     for name in ("a.png", "b.png"):

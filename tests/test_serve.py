@@ -70,7 +70,6 @@ def state(tmp_path, monkeypatch):
 
 
 def test_a_token_comes_from_a_file_else_the_environment_else_it_is_kept(state, monkeypatch, caplog):
-    """Child processes do not know the variable; the kept one has 192 bits, else a line says so."""
     file = state.parent.parent / "own"
     file.write_text(f"{TOKEN}\n")
     file.chmod(0o600)
@@ -131,7 +130,6 @@ def test_the_watch_token_is_made_from_the_other_and_lets_only_watch():
 
 
 def test_without_the_token_all_but_healthz_answers_401(served):
-    """Nothing says whether there is anything; with the token no path leads to a file."""
     for path in (*PATHS, *NOT_THERE):
         for token in ("", "wrong-token-of-22-letters-or-more", TOKEN.upper()):
             status, headers, body = served.get(path, token)
@@ -169,7 +167,6 @@ def test_a_name_that_others_can_give_to_this_machine_is_refused(served):
 
 
 def test_pages_of_other_sites_are_refused(served):
-    """Requests and WebSockets of a page of another origin, though the browser has the cookie."""
     for origin, status in (
         ("http://127.0.0.1:{port}", 200), ("https://lrp.example.org", 200),
         ("http://127.0.0.1:1", 403), ("http://evil.example", 403), ("null", 403), ("", 403),
@@ -206,7 +203,6 @@ def test_every_answer_forbids_to_keep_it_and_to_load_from_elsewhere(served):
 
 
 def test_the_page_names_no_other_server_and_works_below_any_path():
-    """All its addresses are relative; no script and no style stands in the HTML."""
     for file in (files("realtime_lrp.commands.serve") / "page").iterdir():
         text = file.read_text().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|src=[\"']?/|href=[\"']?/|url\(", text), file
@@ -270,7 +266,6 @@ def test_other_programs_read_the_pictures_as_mjpeg(served):
 
 
 def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
-    """Nobody can end the server, record on its disk or open a menu that others cannot close."""
     for one in keys.commands(TARGETS):
         event = event_of(messages.Do(one.name), None)
         assert (event is None) == (one.action in messages.OF_PAGE | messages.WINDOW_ACTIONS), one
@@ -290,7 +285,6 @@ def test_every_command_is_named_on_the_page():
 
 
 def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
-    """A name that does not exist gets the same sentence as on the command line."""
     chosen = event_of(messages.SetValue("method", "grad_cam"), None)
     assert (chosen.what, chosen.value) == ("method", "grad_cam")
     assert event_of(messages.SetValue("composite", "epsilon"), None).value == "epsilon"
@@ -360,7 +354,6 @@ def test_healthz_says_when_the_viewer_hangs(monkeypatch):
 
 
 def test_a_port_in_use_is_an_error_that_says_so(run, tiny_model):
-    """So is an address that this machine does not have. Nothing is loaded before."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, told = run("serve", "--model", tiny_model, "--port", port)
@@ -401,7 +394,6 @@ def tls_files(tmp_path_factory):
 
 
 def test_our_certificate_is_for_the_addresses_of_this_machine():
-    """Numbers and names; for servers, for a year; its key is new each time."""
     names = "192.168.7.7", "lrp.example.org", "fe80::1"
     made, key = access.make_certificate(names)
     subjects = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -413,7 +405,6 @@ def test_our_certificate_is_for_the_addresses_of_this_machine():
 
 
 def test_the_server_speaks_https_with_the_files_of_a_user(tls_files):
-    """A client that trusts the certificate gets its answer; plain HTTP gets none."""
     context = access.context_of_files(str(tls_files / "cert.pem"), str(tls_files / "key.pem"))
     with serving_pages(tls=context) as served:
         trusting = ssl.create_default_context(cafile=tls_files / "cert.pem")
@@ -428,7 +419,6 @@ def test_the_server_speaks_https_with_the_files_of_a_user(tls_files):
 
 
 def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch):
-    """A browser that has accepted it accepts it again: the fingerprint is what browsers show."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     file = tmp_path / "realtime-lrp" / "serve" / "certificate.pem"
     context, first = access.own_context(["192.168.7.7"])
@@ -474,7 +464,6 @@ def test_the_code_in_the_terminal_is_that_of_the_address():
 
 
 def test_every_field_that_the_page_reads_is_sent():
-    """Whatever a message is called in the scripts."""
     scripts = "\n".join(one.read_text() for one in FILES.values() if one.name.endswith(".js"))
     chosen = config.load(command="serve").config
     rates = SimpleNamespace(maps=SimpleNamespace(rate=lambda: 1.0))
@@ -523,7 +512,6 @@ def news_of(page, fits):
 
 @pytest.mark.release
 def test_a_key_in_the_window_and_a_click_on_the_page_change_one_view(display, tmp_path, tiny_model):
-    """Each shows what the other did; q in the window ends both."""
     stats = tmp_path / "stats.json"
     words = ("live", "--serve", "--port", 0, "--source", "synthetic", "--model", tiny_model)
     with start(*words, "--stats", stats, DISPLAY=display) as process:
@@ -572,7 +560,6 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
 
 
 def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():
-    """Whatever the sizes of the two canvases, and also where it leaves the picture."""
     chosen = config.load(command="live").config
     state = first_state(chosen, first_request(chosen))
     picture = Item(np.zeros((480, 640, 3), np.uint8), 1, 0.0)

@@ -138,7 +138,6 @@ def film_of(served):
 
 
 def test_a_request_that_never_ends_is_cut_off(monkeypatch):
-    """Half a head, a head without end, nothing at all; a viewer that watches stays."""
     monkeypatch.setattr(server, "REQUEST_S", 2.0)
     with serving_pages() as served, served.socket() as viewer, film_of(served) as film:
         viewer.recv(timeout=300)
@@ -158,7 +157,6 @@ def test_a_request_that_never_ends_is_cut_off(monkeypatch):
 
 
 def test_viewers_that_take_nothing_are_cut_off(monkeypatch, caplog):
-    """Their connections end, too, though what was sent last is still on its way; no traceback."""
     monkeypatch.setattr(server, "shows_tracebacks", lambda: True)
     monkeypatch.setattr(server, "REQUEST_S", 0.5)
     monkeypatch.setattr(server, "SENDING_S", 0.5)
@@ -190,7 +188,6 @@ def masked(data):
 
 @pytest.mark.parametrize("https", [False, True])
 def test_connections_that_send_nothing_keep_nobody_out(https, caplog):
-    """By the hundred: they stay few, the log is empty, requests and viewers get answers."""
     tls = own_context([])[0] if https else None
     with serving_pages(tls=tls) as served, opened(served.port, 200):
         client = socket.create_connection(("127.0.0.1", served.port), 300)
@@ -207,7 +204,6 @@ def test_connections_that_send_nothing_keep_nobody_out(https, caplog):
 
 
 def test_strangers_do_not_push_out_who_has_a_token(monkeypatch):
-    """The oldest of the strangers goes, and nobody whose request is on the way."""
     monkeypatch.setattr(server, "MOST_STRANGERS", 6)
     monkeypatch.setattr(server, "PROMPT_S", 1.0)
     with serving_pages() as served, served.socket() as viewer, film_of(served) as film:
@@ -241,7 +237,6 @@ def parts_of(message):
 
 
 def test_a_message_has_every_channel_with_its_own_map():
-    """The maps stand side by side in the order of the rows; a free row is left out."""
     panel = panel_of((5, 0.125, 2), (9, -0.5, 13))
     fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ("first", "conv")))
     assert (fields["layer"], fields["layers"], fields["why"]) == ("conv", ["first", "conv"], "")
@@ -258,7 +253,6 @@ def test_a_message_has_every_channel_with_its_own_map():
 
 
 def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
-    """Six side by side; nothing else is there, whatever is asked for."""
     served.gallery = gallery_of("conv", 16)
     for role in (Role.CONTROL, Role.WATCH):
         token = served.tokens[role]
@@ -329,7 +323,6 @@ def test_an_untrusted_jpeg_is_decoded_in_a_child_process(decoder):
 
 
 def test_what_is_no_small_jpeg_is_refused(decoder):
-    """The child goes on; pixels are counted before they are decoded."""
     before = decoder.crashes
     png = cv2.imencode(".png", np.zeros((9, 9, 3), np.uint8))[1].tobytes()
     for data in (b"", b"\xff\xd8", b"x" * 100, jpeg(9)[2:], jpeg(9, (700, 700)), png):
@@ -363,7 +356,6 @@ def test_jpegs_that_take_long_to_decode_get_to_no_decoder(monkeypatch):
 
 
 def test_a_crash_of_the_decoder_costs_one_picture(decoder, caplog, monkeypatch):
-    """The next one has a child of its own; nobody waits for ever."""
     for number, told in ((signal.SIGSEGV, "SIGSEGV"), (signal.SIGSTOP, "")):
         assert decoder.decode(jpeg(50)) is not None
         before, pid = decoder.crashes, decoder._process.child.pid
@@ -411,7 +403,6 @@ def relevance(tiny_model):
 
 
 def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
-    """Ten visitors, one of whom sends fifty pictures for each answer; batches of four."""
     monkeypatch.setattr(visitors, "BATCH", 4)
     monkeypatch.setattr(visitors, "BATCH_S", 600.0)
     monkeypatch.setattr(visitors, "ACTIVE_S", 600.0)
@@ -436,7 +427,6 @@ def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
 
 
 def test_the_answer_has_the_map_and_what_the_network_says(relevance):
-    """Where the map lies is given in shares of the picture; its figures are those of the view."""
     with Visitors(relevance, lambda: relevance.state) as shared:
         one = Counter(shared, at_once=0)
         shared.put(one.visitor, jpeg(120))
@@ -451,7 +441,6 @@ def test_the_answer_has_the_map_and_what_the_network_says(relevance):
 
 
 def test_the_answer_of_a_detector_has_its_boxes(relevance, monkeypatch):
-    """In shares of the picture; a box keeps its colour while it moves."""
     explain, left = relevance.engine.explain, iter((16, 18))
 
     def with_box(pictures, targets):
@@ -472,7 +461,6 @@ def test_the_answer_of_a_detector_has_its_boxes(relevance, monkeypatch):
 
 
 def test_an_answer_says_which_picture_it_is_for(relevance):
-    """A picture that waits is replaced by the next; a page reads the age of its map from it."""
     with Visitors(relevance, lambda: relevance.state) as shared:
         one = Counter(shared, at_once=0)
         with shared._changed:  # a lock that its owner may take again: nothing is taken meanwhile

@@ -221,7 +221,6 @@ def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
 
 
 def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
-    """Freezing, side by side; words typed into the box find commands; q ends nothing."""
     page.keyboard.down(" ")
     page.keyboard.down(" ")  # it is held, and repeats
     page.keyboard.up(" ")
@@ -256,7 +255,6 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
 
 
 def test_patches_are_painted_with_the_mouse_and_removed(page):
-    """Where the canvas is drawn smaller than it is, the stroke lies under the pointer."""
     page.click("#freeze")
     pressed(page, "freeze").to_have_count(1)
     box = page.locator("#view").bounding_box()
@@ -285,7 +283,6 @@ def test_patches_are_painted_with_the_mouse_and_removed(page):
 
 
 def test_a_rectangle_on_the_page_is_seen_alone(page):
-    """Its outline lies under the pointer while it is drawn, with Shift."""
     box = page.locator("#view").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.keyboard.down("Shift")
@@ -351,7 +348,6 @@ class TestTheAudience:
     """Who only watches, on a phone, while another page controls."""
 
     def test_channels_have_rows_that_can_be_followed(self, page, watching):
-        """With name, share, own map and the gallery's pictures, also for who only watches."""
         page.click("#concepts")
         rows = page.locator("#concept-rows button")
         expect(rows).to_have_count(4)
@@ -388,7 +384,6 @@ class TestTheAudience:
         page.click("#freeze")
 
     def test_the_audience_watches_and_has_no_controls(self, page, watching):
-        """At the address that the page shows, also as a code for phones; keys do nothing."""
         page.click("#show-code")
 
         def read():
@@ -408,7 +403,6 @@ class TestTheAudience:
         pressed(page, "freeze").to_have_count(0)
 
     def test_a_phone_of_the_audience_shows_all_on_one_screen(self, watching):
-        """The picture, the answer in large letters and one button, without scrolling."""
         expect(watching.locator(".headline")).to_be_visible()
         boxes = watching.evaluate(
             "['#view', '.headline', '#camera'].map(one => document.querySelector(one))"
@@ -422,7 +416,6 @@ class TestTheAudience:
         assert watching.locator("button:visible").count() == 1
 
     def test_a_phone_explains_what_is_before_its_own_camera(self, page, watching):
-        """Its video is shown with its own map, also to who only watches; then the frozen view."""
         phone = watching
         page.click("#concepts")
         expect(phone.locator("#concept-rows button")).to_have_count(4)
@@ -483,7 +476,6 @@ def test_the_page_is_accessible(page):
 
 
 def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page):
-    """And nothing is wider or higher than the screen, which small ones need whole."""
     page.click("#concepts")
     expect(page.locator("#concept-rows button")).to_have_count(4)
     width = "Math.min(view.clientWidth, view.clientHeight * 640 / 480)"
@@ -503,7 +495,6 @@ def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page):
 
 
 def test_a_small_laptop_shows_all_controls_without_scrolling(page):
-    """With picture, film and answer, at the size that a browser leaves of 1280 by 800."""
     page.set_viewport_size({"width": 1280, "height": 657})
     overflow = "(one => one.scrollHeight - one.clientHeight)(document.getElementById('side'))"
     until(page, lambda: page.evaluate("document.documentElement.scrollHeight") == 657)
@@ -512,7 +503,6 @@ def test_a_small_laptop_shows_all_controls_without_scrolling(page):
 
 
 def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
-    """Nothing is wider than the screen, buttons are 44 pixels high, and a finger paints."""
     phone = visit(address, **PHONE)
     ready(phone)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
@@ -540,7 +530,6 @@ OFFERED = {"type": "choices", "methods": [], "composites": [], "look": [], "targ
 
 
 def test_what_the_mouse_is_over_and_where_a_finger_taps_is_said(visit):
-    """In pixels of the canvas, which is drawn larger; where a place chooses what is explained."""
     with serving_pages() as served:
         served.exchange.say("choices", json.dumps(OFFERED))
         served.exchange.say("news", json.dumps(NEWS | {"points": True}))
@@ -600,7 +589,6 @@ def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(v
 
 
 def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
-    """By keys and pointer as any slider; a frozen film shows its picture there."""
     expect(page.locator("#film-length")).to_have_text("0:20")
     page.click("#freeze")
     pressed(page, "freeze").to_have_count(1)
@@ -637,7 +625,6 @@ def test_a_film_is_recorded_in_the_browser(page):
 
 @pytest.mark.release
 def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again(visit):
-    """A picture that gets no answer is replaced by a newer one; a new server gets a first one."""
 
     def reply(number, jpeg):
         return join_message(VisitorMap(number, f"no map {number}"))
@@ -661,7 +648,6 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
 
 
 def test_buttons_of_a_lesson_are_held_or_tapped(visit):
-    """The server hears of one until it is let go, or tapped again; who watches has none."""
     classes = [["1", "cup", 7], ["0", "nothing", 0]]
     lesson = {"classes": classes, "shown": "cup", "doing": "", "last": "cup"}
     with serving_pages() as served:
@@ -707,7 +693,6 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
 
 @pytest.mark.release
 def test_a_clicker_plays_the_lecture_to_its_end(visit, tmp_path):
-    """The included German one, in full screen; the last step shows two networks side by side."""
     words = ("--source", "synthetic", *network(tmp_path), "--set", "live.lecture=de")
     with start("serve", *words, "--port", "0", DISPLAY="") as process:
         page = visit(process.stdout.readline().strip(), **DESKTOP)
@@ -725,7 +710,6 @@ def test_a_clicker_plays_the_lecture_to_its_end(visit, tmp_path):
 
 
 def test_the_bare_view_fills_the_screen_for_obs(visit, address):
-    """The picture alone, without controls and figures; other programs get figures as JSON."""
     page = visit(address.replace("/?", "/view?"), **DESKTOP)
     until(page, lambda: pixel(page, 5, 5).sum() > 0)
     box = page.locator("#view").bounding_box()
@@ -744,7 +728,6 @@ FOLLOWED = """async ([then, steps]) => {
 
 
 def test_boxes_over_a_visitors_camera_follow_its_picture(page):
-    """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost."""
     this, other = np.random.default_rng(3).integers(0, 256, (2, 20, 20))
     for bright in (1, 0.3):
 

@@ -120,7 +120,6 @@ def ended(where, number, cleaning_s=0.2, send=()):
     ],
 )  # fmt: skip
 def test_a_signal_ends_a_command_wherever_it_comes(where, number):
-    """Also where Python discards exceptions; the clean-up runs once, and to its end."""
     code, lines, err, seconds = ended(where, number)
     assert code == CODES[number]
     assert lines[-2:] == ["cleans up", "cleaned up"]
@@ -189,7 +188,6 @@ STARTS = [
 
 
 def test_a_viewer_that_is_stopped_while_it_starts_ends_with_0():
-    """Whatever prints or writes a file has the code of the signal, and so has SIGHUP always."""
     for words, where, viewer, number in (
         *((*start, signal.SIGTERM) for start in STARTS),
         (*STARTS[0], signal.SIGINT),
@@ -271,7 +269,6 @@ program.end_process(lambda: program.run(main))
 
 
 def test_only_what_libraries_print_is_captured(tmp_path):
-    """The log gets through; an error too, without waiting for a thread that imports TensorFlow."""
     for ends, code, then in (
         (True, 2, "There is no such source."),
         (False, 0, "it is back"),
@@ -284,7 +281,6 @@ def test_only_what_libraries_print_is_captured(tmp_path):
 
 
 def test_an_error_leaves_nothing_new(tmp_path, monkeypatch):
-    """Whatever it is: the old file stays, the unfinished one goes; so it does for another job's."""
     target = tmp_path / "a.txt"
     target.write_text("old")
     for error in (KeyboardInterrupt, ValueError, OutputError):
@@ -331,7 +327,6 @@ def received(data):
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "float32"])
 def test_arrays_texts_and_paths_arrive_as_they_were(rng, kind):
-    """Also what lies backwards in memory, is empty, or is named like nothing in UTF-8."""
     picture = rng.integers(0, 100, (7, 5, 3)).astype(kind)[:, ::-1]
     name = os.fsdecode(b"b\xff.mp4")
     shown = received(sent(Shown(picture, ("x", name), Path(name))))
@@ -342,7 +337,6 @@ def test_arrays_texts_and_paths_arrive_as_they_were(rng, kind):
 
 
 def test_errors_arrive_as_what_they_are():
-    """Ours by their class, the system's with their number; no other class can be named."""
     message = Failed.by(DamagedInputError("no"))
     assert (type(message.error()), str(message.error())) == (DamagedInputError, "no")
     error = Failed.by(OSError(errno.ENOSPC, "full")).error()
@@ -375,7 +369,6 @@ def test_what_is_no_message_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_stream_that_ends_in_the_middle_says_so():
-    """At every byte; a message beyond any size is refused before memory is taken for it."""
     data = sent(Shown(np.zeros((2, 2), np.uint8), (), Path("x")))
     for length in range(len(data)):
         with pytest.raises(EOFError):

@@ -109,7 +109,6 @@ def filmed(rows, columns):
 
 
 def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
-    """Format, size, rate, buffers; its pictures come out as RGB; it is given back."""
     monkeypatch.setattr(cameras, "LINUX", True)
     fake = driver(filmed(720, 1280), width=1280, height=720, format=1196444237.0)
     with Camera(3, {"size": (1280, 720), "fps": 30, "format": "MJPG"}, stop) as camera:
@@ -136,7 +135,6 @@ def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
 
 
 def test_a_camera_is_found_by_a_part_of_its_name(system, driver, stop):
-    """In whatever case; nodes that carry no pictures do not count. Else the message lists them."""
     for words, node in (("c920", "/dev/video0"), ("Integrated", "/dev/video2")):
         fake = driver(filmed(480, 640))
         camera = Camera(words, {}, stop)
@@ -177,7 +175,6 @@ with Window() as window:
 
 @pytest.mark.gui
 def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
-    """Its pictures are the screen's, RGB, 30 a second at most; what is not there is refused."""
     monkeypatch.setenv("DISPLAY", display)
     words = [sys.executable, "-c", RED_WINDOW]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as window:
@@ -235,7 +232,6 @@ def two_films(tmp_path):
 
 
 def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path, stop):
-    """20 frames a second: the 11th frame of a file of 10 comes after half a second."""
     path = media.write_video(tmp_path / "a.mp4", media.numbered(10), fps=20)
     begin = time.monotonic()
     with Playback([path], stop) as source:
@@ -247,7 +243,6 @@ def test_a_recording_plays_at_its_own_speed_and_starts_again(tmp_path, stop):
 
 
 def test_a_paused_player_waits_and_steps(two_films, stop):
-    """Each step is exactly the next frame; afterwards nothing is made up for."""
     paths, a, _ = two_films
     with Playback(paths[:1], stop) as source:
         source.control("step")  # not paused: nothing to do
@@ -274,7 +269,6 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
 
 
 def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
-    """Round and round, paused or not; a damaged one between them is passed in either direction."""
     paths, a, b = two_films
     (tmp_path / "bad.mp4").write_text("no video")
     with Playback([paths[0], tmp_path / "bad.mp4", paths[1]], stop) as source:
@@ -300,7 +294,6 @@ def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
 def test_a_seek_gives_the_frame_that_is_shown_then(name, tmp_path, stop):
-    """At a frame's own time, between two frames, at the start and beyond the end."""
     path = media.write_video(tmp_path / name, media.numbered(40), fps=20)
     times = [float(frame.pts * reader.time_base) for reader, frame in read_with(path)]
     frames = [frame.picture for _, frame in read_with(path)]
@@ -336,7 +329,6 @@ def children(monkeypatch):
 
 
 def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children):
-    """The same numbers; its errors are errors here; it does not outlive the source."""
     expected = np.random.default_rng(1).integers(100, 200, (48, 64, 3), np.uint8)
     with ChildSource(Device, [str(tmp_path)], stop) as source:
         assert (source.described, source.steady, source.alive) == ("device", True, True)
@@ -348,7 +340,6 @@ def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children
 
 
 def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
-    """With the name of what it read and the signal; a child that hangs ends with its parent."""
     with ChildSource(Device, [str(tmp_path)], stop) as source:
         source.read()
         children[0].send_signal(signal.SIGSEGV)
@@ -364,7 +355,6 @@ def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "pipe"])
 def test_pictures_of_a_child_are_not_overwritten(shared, stop, children, monkeypatch):
-    """Each is its own, whatever comes after it, also when their size changes."""
     if not shared:
         monkeypatch.setattr(SharedPicture, "create", lambda size: None)
     with ChildSource(Growing, [], stop) as source:
@@ -379,7 +369,6 @@ FACTS = Facts("", False, False, 0)
 
 
 def test_a_child_that_was_taken_over_can_do_no_more_than_fail(stop, monkeypatch):
-    """What it sends is refused in words, and nothing of it runs."""
     no_picture, no_message = "invalid picture", "invalid message"
     for sent, told in (
         (Given(FACTS, (1 << 20, 1 << 20, 3)), no_picture),
@@ -402,7 +391,6 @@ def test_a_child_that_was_taken_over_can_do_no_more_than_fail(stop, monkeypatch)
 
 
 def test_a_recording_in_a_child_is_controlled(two_films, stop):
-    """By messages; what it is and where it stands follow. Once it is closed they are of no use."""
     paths, a, b = two_films
     with open_source(str(paths[0].parent), stop) as source:
         assert np.array_equal(source.read(), a[0])
@@ -447,7 +435,6 @@ def recorded(capture):
 
 
 def test_a_source_that_gives_nothing_at_the_start_is_an_error(clock):
-    """No frame ever came, so there is nothing to survive; it comes out on the main thread."""
 
     def broken(stop):
         raise UnavailableError("no camera")
@@ -473,7 +460,6 @@ def test_a_source_that_gives_nothing_at_the_start_is_an_error(clock):
 
 @pytest.mark.parametrize("fault", ["gone", "garbage"])
 def test_a_fault_is_told_and_survived_for_ever(fault, clock):
-    """From moments to a minute: told within 2 s, back within 5 s of its end."""
     world = World(clock)
     with Capture(world.open, clock=clock) as capture:
         clock.until(lambda: capture.frames.count > 2)
@@ -489,7 +475,6 @@ def test_a_fault_is_told_and_survived_for_ever(fault, clock):
 
 
 def test_a_reader_that_hangs_is_left_behind(clock):
-    """Told within 2 s; another takes over; what the first says in the end is ignored."""
     world = World(clock)
     with Capture(world.open, clock=clock) as capture:
         levels = recorded(capture)
@@ -508,7 +493,6 @@ def test_a_reader_that_hangs_is_left_behind(clock):
 
 
 def test_a_stall_that_ends_by_itself_is_no_reason_to_open_again(clock):
-    """Two seconds without pictures are told; the same reader goes on."""
     world = World(clock)
     with Capture(world.open, clock=clock) as capture:
         clock.sleep(2)
@@ -522,7 +506,6 @@ def test_a_stall_that_ends_by_itself_is_no_reason_to_open_again(clock):
 
 
 def test_opening_that_hangs_is_left_behind(clock):
-    """After a loss the driver opens for ever: given up after 15 s, another attempt succeeds."""
     world = World(clock)
     with Capture(world.open, clock=clock) as capture:
         clock.sleep(2)
@@ -536,7 +519,6 @@ def test_opening_that_hangs_is_left_behind(clock):
 
 
 def test_a_picture_that_stands_still_is_told_and_opened_again_once(clock):
-    """Frames come, always the same: told after 5 s, shown on, gone when they change."""
     world = World(clock)
     with Capture(world.open, clock=clock) as capture:
         clock.sleep(2)
@@ -557,7 +539,6 @@ def test_a_picture_that_stands_still_is_told_and_opened_again_once(clock):
 
 
 def test_a_dark_room_is_told_and_a_quiet_one_is_not(clock):
-    """Black for 5 s gets a line; a still scene with a sensor's noise none; none is reopened."""
     world = World(clock, level=60)
     with Capture(world.open, clock=clock) as capture:
         clock.sleep(120)
@@ -584,7 +565,6 @@ def test_a_dark_room_is_told_and_a_quiet_one_is_not(clock):
 
 
 def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
-    """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
     world = World(clock)
 
     def pauses(count):
@@ -607,7 +587,6 @@ def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
 
 
 def test_a_switch_goes_over_at_once(clock):
-    """The next frame is the other source's; numbers go on, no loss is told or counted."""
     first, second = World(clock, level=50), World(clock, level=200)
     with Capture(first.open, clock=clock) as capture:
         levels = recorded(capture)
@@ -632,7 +611,6 @@ def test_a_switch_goes_over_at_once(clock):
 
 
 def test_without_a_source_nothing_is_open_and_nothing_is_wrong(clock):
-    """It begins so, rests and comes back; pictures are counted through all of it."""
     world = World(clock)
     with Capture(None, clock=clock) as capture:
         clock.sleep(20)
@@ -654,7 +632,6 @@ def test_without_a_source_nothing_is_open_and_nothing_is_wrong(clock):
 
 
 def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
-    """One line without secrets; attempts as after a loss; another switch works at any time."""
     first, absent = World(clock), World(clock, gone=True)
     with Capture(first.open, clock=clock) as capture:
         clock.sleep(2)
@@ -692,7 +669,6 @@ class Player(Source):
 
 
 def test_controls_reach_the_present_source(clock):
-    """None before it is open, none while it is switched; a player that rests is not lost."""
     calls, world = [], World(clock)
     capture = Capture(lambda stop: Player(stop, clock, calls), clock=clock)
     capture.source.control("pause", True)
@@ -718,7 +694,6 @@ def test_controls_reach_the_present_source(clock):
 
 
 def test_the_end_waits_for_the_device_to_be_closed(clock, monkeypatch):
-    """A second is not too long; a driver that never lets go costs two."""
     world, closed = World(clock), []
     monkeypatch.setattr("faults.cameras.Camera.close", lambda camera: closed.append(clock.sleep(1)))
     with Capture(world.open, clock=clock):
@@ -734,7 +709,6 @@ def test_the_end_waits_for_the_device_to_be_closed(clock, monkeypatch):
 
 
 def test_no_frame_of_the_old_source_comes_after_a_switch():
-    """Two sources as fast as they can be, a hundred switches with real threads."""
 
     class Fast(Source):
         def __init__(self, level, stop):
@@ -757,7 +731,6 @@ def test_no_frame_of_the_old_source_comes_after_a_switch():
 
 
 def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkeypatch, skipping):
-    """Each time: it is told, and the child that held the device is gone."""
     monkeypatch.setenv("PYTHONPATH", str(Path(media.__file__).parent))
     gate = Awaited()
     gate.set()
@@ -784,7 +757,6 @@ def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkey
 
 
 def test_a_stream_that_dies_comes_back(skipping, caplog):
-    """A real MJPEG server over HTTP is stopped and started again on the same port."""
     host = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"  # its ports are nobody else's
     first = MjpegServer(host=host)
     with Capture(functools.partial(open_source, first.url), clock=skipping) as capture:

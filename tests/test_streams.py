@@ -50,7 +50,6 @@ def address(tmp_path):
     ],
 )
 def test_a_film_with_an_address_is_played_as_from_a_file(name, address, tmp_path):
-    """From its first picture to its last, at its own speed, then again; also without a length."""
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=0.8", "-pix_fmt", "yuv420p")
     live = ("-live", 1) if name == "live.webm" else ()
     codec = "libvpx" if "webm" in name else "libx264"
@@ -68,7 +67,6 @@ def test_a_film_with_an_address_is_played_as_from_a_file(name, address, tmp_path
 
 
 def test_a_live_stream_waits_for_its_key_frame_while_data_comes(tmp_path):
-    """A thousand pictures between two of them, joined after the first: the second one is shown."""
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=42")
     options = ("-c:v", "libx264", "-preset", "ultrafast", "-g", 1000, "-sc_threshold", 0)
     ffmpeg(*clip, *options, tmp_path / "film.ts")
@@ -107,7 +105,6 @@ def test_a_stream_of_nothing_but_damage_is_given_up(monkeypatch):
 
 @pytest.mark.parametrize(("size", "matrix"), [("1280x720", 1), ("640x480", 5)])
 def test_a_stream_has_the_colours_and_the_shape_of_its_file(size, matrix, tmp_path):
-    """Whose tags say nothing: BT.709 where it is HD; pixels are made square in both."""
     colours = f"color=red:s={size}:r=25:d=0.2,drawbox=iw/2:0:iw/2:ih:0x40C080:fill,format=gbrp"
     told = f"scale=out_color_matrix={'bt709' if matrix == 1 else 'bt601'},format=yuv420p,setsar=4/3"
     ffmpeg("-f", "lavfi", "-i", f"{colours},{told}", "-c:v", "libx264", tmp_path / "film.ts")
@@ -123,7 +120,6 @@ def test_a_stream_has_the_colours_and_the_shape_of_its_file(size, matrix, tmp_pa
 
 @pytest.mark.parametrize("name", ["snap.jpg", "snap.png", "camera.cgi"])
 def test_a_camera_of_single_pictures_is_asked_again_and_again(name, tmp_path):
-    """Whatever its address ends in; its present pictures, and rarer ones while they stay."""
     shown = [media.plain((40 * number, 90, 60)) for number in range(3)]
     ending = ".png" if name == "snap.png" else ".jpg"
     files = [media.write_picture(tmp_path / f"{n}{ending}", one) for n, one in enumerate(shown)]
@@ -170,7 +166,6 @@ class Slow(Source):
 
 @pytest.mark.parametrize("pause_s", [0.04, 1.3, 2, 4, 10, 30, 50])
 def test_a_slow_camera_is_not_taken_for_a_lost_one(pause_s, clock):
-    """All its pictures come; once it is silent it is lost after a few of its usual pauses."""
     troubles, opened = set(), []
     open_slow = lambda stop: Slow(stop, clock, pause_s, 12, opened)  # noqa: E731
     with Capture(open_slow, clock=clock) as capture:
@@ -186,7 +181,6 @@ def test_a_slow_camera_is_not_taken_for_a_lost_one(pause_s, clock):
 
 
 def test_a_source_whose_data_makes_no_picture_yet_is_waited_for(clock):
-    """Forty seconds until the key frame, at the start; silence is given up."""
 
     class Late(Slow):
         def read(self):
@@ -240,7 +234,6 @@ LATE = {
     [pytest.param(one, marks=() if place < 3 else LONG) for place, one in enumerate(LATE)],
 )
 def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, tmp_path):
-    """Every frame at its time, and the sound as far from it as before."""
     source, target = tmp_path / name, tmp_path / "out.mkv"
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=1:d=80") if "later" in name else CLIP
     ffmpeg(*clip, *TONE, "-output_ts_offset", *LATE[name], source)
@@ -254,7 +247,6 @@ def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, tmp
 
 
 def test_recordings_that_were_joined_go_on(tmp_path):
-    """Ten hours, one and ten: no jump is longer than a second, sound and picture stay in step."""
     for start in (36000, 1):
         ffmpeg(*CLIP, *TONE, "-output_ts_offset", start, tmp_path / f"{start}.ts")
     long, short = (tmp_path / f"{start}.ts" for start in (36000, 1))
@@ -276,7 +268,6 @@ def test_recordings_that_were_joined_go_on(tmp_path):
     ids=["MPEG-2", "H.264"],
 )
 def test_interlaced_pictures_may_change_their_size(words, tmp_path):
-    """Twice: every picture comes, of the size of the first; none is taken for damage."""
     data = b""
     for number, size in enumerate(("192x128", "96x64", "256x160")):
         clip = ("-f", "lavfi", "-i", f"testsrc2=s={size}:r=25:d=0.4")
@@ -300,7 +291,6 @@ def test_what_an_edit_list_hides_is_no_damage(tmp_path):
 
 
 def test_damage_is_skipped_however_long(tmp_path):
-    """A stream that begins after its key frame, and ninety packets of zeros: as many as ffmpeg."""
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=8")
     ffmpeg(*clip, "-c:v", "libx264", "-g", 150, "-bf", 0, "-sc_threshold", 0, tmp_path / "whole.ts")
     data = (tmp_path / "whole.ts").read_bytes()
@@ -351,7 +341,6 @@ def test_every_display_matrix_is_carried_out(matrix, tmp_path):
     "aspect", [Fraction(64, 45), *(pytest.param(Fraction(n, n + 1), marks=LONG) for n in (8, 10))]
 )
 def test_pictures_are_seen_with_square_pixels(aspect, tmp_path):
-    """By the network too; the film keeps the pixels, and says how wide they are."""
     ffmpeg(*CLIP, "-frames:v", 2, "-vf", f"gblur=4,setsar={aspect}", "-crf", 8, tmp_path / "in.mp4")
     pictures = media.frames_of(tmp_path / "in.mp4")
     right = first_picture(
@@ -389,7 +378,6 @@ TO_SDR = "zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt709{},zscale=t=bt7
     ],
 )  # fmt: skip
 def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tmp_path):
-    """Within 3 levels of ffmpeg's `zscale` and `tonemap`; the film says what it then holds."""
     if b"zscale" not in ffmpeg("-hide_banner", "-filters"):
         pytest.skip("needs ffmpeg with zscale")
     source, tags = tmp_path / "in.mp4", TAGS.format(transfer, nits)
@@ -427,7 +415,6 @@ def test_sound_gets_the_nearest_rate_that_aac_has(rate, nearest, tmp_path):
 
 
 def test_a_folder_gives_whatever_cameras_write(tmp_path):
-    """Every ending that FFmpeg can write here; subtitles are no streams that count."""
     names = ["a.m2ts", "b.mts", "c.3gp", "d.flv", "e.vob", "f.mxf", "g.ogv", "h.asf", "i.h264"]
     words = {"e.vob": "mpeg2video", "f.mxf": "mpeg2video", "d.flv": "flv1", "g.ogv": "libtheora"}
     for name in names:
@@ -446,7 +433,6 @@ def test_a_folder_gives_whatever_cameras_write(tmp_path):
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("kind", ["H", "I"])
 def test_plain_alpha_of_a_tiff_does_not_darken_its_colours(order, kind, tmp_path, rng):
-    """They are ignored, as in a PNG, whatever they are."""
     pixels = rng.integers(0, 256, (5, 7, 4), np.uint8)
     tags = {256: 7, 257: 5, 258: 134, 259: 1, 262: 2, 273: 142, 277: 4, 278: 5, 279: 140, 338: 2}
     entries = b""

@@ -92,7 +92,6 @@ def teach(run, things, tmp_path):
 
 
 def test_a_folder_is_learnt_and_every_command_takes_the_file(teach, run, drawn, tmp_path):
-    """Pictures kept aside and others are named; labels and preprocessing come with the file."""
     code, printed, told, file = teach("--json", tmp_path / "figures.json")
     assert code == 0, told
     figures = json.loads((tmp_path / "figures.json").read_text())
@@ -131,7 +130,6 @@ def test_names_of_the_network_that_nobody_needs_are_not_asked_for(teach, two, mo
 
 @pytest.mark.release
 def test_the_same_seed_writes_the_same_file(teach, two):
-    """Byte for byte; another seed changes the copies. An unreadable picture is named."""
     (two / "star" / "05.png").write_bytes(b"no picture")
     files = []
     for seed in ("3", "3", "4"):
@@ -144,7 +142,6 @@ def test_the_same_seed_writes_the_same_file(teach, two):
 
 
 def test_a_lesson_goes_on_with_a_network_that_was_taught(taught, drawn):
-    """Its classes are there without their pictures; a new thing is learnt beside them."""
     assert taught_by.begin_lesson(taught, None).classes == ["fish", "star", "nothing"]
     lesson = taught_by.begin_lesson(taught, "star,cup")
     assert lesson.classes == ["fish", "star", "cup", "nothing"]
@@ -163,7 +160,6 @@ def test_a_lesson_goes_on_with_a_network_that_was_taught(taught, drawn):
 
 
 def test_features_that_are_not_those_of_the_file_are_refused(taught, tmp_path):
-    """Another number of them, or NaN: it may come from anybody. Without any it begins anew."""
     spoilt = tmp_path / "spoilt.keras"
     for data in (b"", b"two " * 50, b"\xff" * 1200):
         with zipfile.ZipFile(taught) as source, zipfile.ZipFile(spoilt, "w") as target:
@@ -178,7 +174,6 @@ def test_features_that_are_not_those_of_the_file_are_refused(taught, tmp_path):
 
 
 def test_what_cannot_be_taught_is_refused(teach, two, tmp_path, monkeypatch):
-    """With the exit code of the contract, before a network is loaded or anything written."""
     monkeypatch.setattr(taught_by, "Engine", None)
     monkeypatch.chdir(tmp_path)
     for words, code, expected in (
@@ -284,7 +279,6 @@ def vectors_of(values):
 
 
 def test_the_last_quarter_of_each_showing_is_kept_aside():
-    """Its vectors are not trained on: here they belong to the other class."""
     lesson = Lesson(("a", "b"))
     for number, (seen, later) in enumerate((((1, 0), (0, 1)), ((0, 1), (1, 0)))):
         lesson.showings.append(Showing(number, vectors_of([seen] * 6 + [later] * 2)))
@@ -308,7 +302,6 @@ def test_about_a_hundred_pictures_of_each_class_are_remembered():
 
 
 def test_classes_count_alike_however_many_pictures_they_have():
-    """A vector between both is as probable for the class with a tenth of the pictures."""
     lesson = Lesson(("often", "rare"))
     lesson.showings = [
         Showing(0, vectors_of([(1, 0)] * 80)),
@@ -331,7 +324,6 @@ def test_what_is_kept_aside_is_learnt_at_the_end_alone():
 
 
 def test_a_thing_that_was_never_shown_is_not_named_with_certainty(rng):
-    """Five pictures each of three things, with as many features as MobileNetV2 has."""
     things = np.abs(rng.normal(size=(8, 1280))) * (rng.random((8, 1280)) < 0.4)
 
     def vectors(number):
@@ -354,7 +346,6 @@ def scene(*squares):
 
 
 def test_what_differs_from_the_empty_scene_is_the_thing():
-    """Half of the positive relevance lies on the square; what every class has is background."""
     face, left, right = (0, 0), (20, 5), (20, 25)
     inside = differs(scene(left), scene())
     assert inside[20:30, 5:15].all()
@@ -374,7 +365,6 @@ def test_what_differs_from_the_empty_scene_is_the_thing():
 
 
 def test_the_verdict_compares_relevance_with_area():
-    """Relevance spread by chance has the share that the thing has of the area."""
     for relevance, area, verdict in (
         (0.6, 0.1, "thing"), (0.6, 0.7, "unclear"), (0.3, 0.1, "both"), (0.1, 0.1, "background"),
         (0, 0, "unclear"), (1, 0.9, "unclear"),
@@ -383,7 +373,6 @@ def test_the_verdict_compares_relevance_with_area():
 
 
 def test_the_verdict_is_unclear_where_pictures_differ_too_much_or_are_few():
-    """It has to be the same at two standard errors to either side."""
     pictures = [scene((20, 5))] * 4
     for on_thing, count, verdict in (
         ([60, 60, 60, 60], 4, "thing"), ([90, 20, 95, 20], 4, "unclear"), ([60] * 4, 2, "unclear"),
@@ -438,7 +427,6 @@ def press(teacher, *presses):
 
 
 def test_a_short_press_begins_and_the_next_one_ends():
-    """Another key goes over at once; keys of the viewer are its own."""
     teacher = teacher_of("cup", "pen")
     press(teacher, ("1", 10))
     assert taken(teacher, 15, 3) == "cup"
@@ -461,7 +449,6 @@ def test_a_held_key_ends_when_it_is_released():
 
 
 def test_two_people_at_once_lose_nothing():
-    """Who comes later is told so; the same button helps, and is on its own once the first goes."""
     teacher = teacher_of("cup", "pen")
     hold(teacher, ("1", "ann", 10), ("2", "bob", 10.05), ("BackSpace", "bob", 10.1))
     assert [one.text for one in teacher.news] == 2 * [
@@ -489,7 +476,6 @@ def hold(teacher, *holds):
 
 
 def test_showings_are_undone_and_classes_taken_away():
-    """BackSpace takes back the last showing, Delete all of the class shown last."""
     teacher = teacher_of("cup", "pen")
     for number, key in enumerate("1212"):
         press(teacher, (key, 10 * number), (key, 10 * number + 5))
@@ -518,7 +504,6 @@ def test_names_of_classes_are_checked(classes):
 
 @compiled()
 def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
-    """Two clips are shown one after the other; then answers and file are of the new network."""
     drawn = drawings()
     for name, symbol in (("star", 3), ("fish", 13)):
         write_video(tmp_path / f"{name}.mp4", drawn.pixels[drawn.labels == symbol], fps=10)

@@ -19,7 +19,6 @@ FFV1 = {"codec": "ffv1", "pixels": "bgr0"}
 
 
 def test_a_lossless_file_gives_back_every_colour(tmp_path, rng):
-    """FFV1 in bgr0: each pixel exactly, red stays red."""
     pictures = [rng.integers(0, 256, (48, 64, 3), np.uint8) for _ in range(3)]
     pictures.append(media.plain())
     path = media.write_video(tmp_path / "a.mkv", pictures, **FFV1)
@@ -28,7 +27,6 @@ def test_a_lossless_file_gives_back_every_colour(tmp_path, rng):
 
 @pytest.mark.parametrize("name", ["out.mp4", "out.mov", "out.mkv"])
 def test_what_is_written_is_read_back(tmp_path, name):
-    """H.264: all frames, their times, the frame rate, colours within 4 levels."""
     pts = [0, 3003, 6006, 12012, 15015]  # 29.97 with a gap
     colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (90, 60, 200)]
     path = tmp_path / name
@@ -80,7 +78,6 @@ def interleaved(source, target):
 
 @pytest.mark.parametrize("name", ["a.mkv", "untagged.mkv", "a.webm", "a.avi", "a.flv", "a.mp4"])
 def test_a_file_that_was_cut_off_says_how_many_frames_there_should_be(name, tmp_path):
-    """The first 60 % of 60 frames, in each container that says how long it is; a whole one none."""
     if name == "a.webm":
         made = media.recording(tmp_path / "in.webm", 60, codec="libvpx", sound="libopus")
     else:
@@ -103,7 +100,6 @@ def test_a_file_that_was_cut_off_says_how_many_frames_there_should_be(name, tmp_
 
 
 def test_what_is_no_video_is_damaged_input(tmp_path):
-    """Empty, text, noise and other files under a video's name; the message says which."""
     path = tmp_path / "not.mp4"
     for content, why in (
         (b"", ": it is empty. "), (b"just text\n" * 50, ": it is text. "),
@@ -169,7 +165,6 @@ def test_outputs_are_checked_before_any_work(tmp_path):
 
 
 def test_the_folder_of_several_outputs_is_made_with_its_parents(tmp_path):
-    """Also for one input where the name ends in a slash; not where a file is in the way."""
     sources, deep = [tmp_path / "a.png", tmp_path / "b.png"], tmp_path / "in" / "deep"
     made = outputs_for(sources, str(deep), ".png", (".png",), False)
     assert made == [deep / "a.png", deep / "b.png"] and deep.is_dir()
@@ -199,7 +194,6 @@ def test_the_region_is_what_the_fit_says():
 
 
 def test_pictures_keep_their_colours(tmp_path, rng):
-    """PNG exactly; grey, transparent and 16-bit files become RGB."""
     import cv2
 
     picture = rng.integers(0, 256, (20, 30, 3), np.uint8)
@@ -313,7 +307,6 @@ def test_interlaced_fields_become_whole_pictures(tmp_path):
 
 
 def test_sound_that_the_container_cannot_hold_becomes_aac(tmp_path):
-    """A note says so, for example for PCM in MP4. `--audio none` leaves the sound out."""
     source = media.recording(tmp_path / "in.mkv", sound="pcm_s16le", count=30)
     (note,) = recode(source, tmp_path / "out.mp4").notes
     assert "pcm_s16le" in note and "AAC" in note
@@ -332,7 +325,6 @@ def test_sound_that_the_container_cannot_hold_becomes_aac(tmp_path):
 
 
 def test_the_last_frame_is_shown_as_long_as_before(tmp_path):
-    """A still of two seconds stays one; a cover of a song is a video of one frame."""
     source = tmp_path / "still.mp4"
     with av.open(source, "w") as container:
         stream = container.add_stream("libx264", rate=30)
@@ -349,7 +341,6 @@ def test_the_last_frame_is_shown_as_long_as_before(tmp_path):
 
 
 def test_a_span_begins_at_zero_with_its_own_sound(tmp_path):
-    """Frames from 0.5 s to before 1.2 s, shifted to 0; --end alone keeps the beginning."""
     source = media.recording(
         tmp_path / "in.mp4", count=60, sound="aac", options={"g": "12", "bf": "2"}
     )
@@ -370,7 +361,6 @@ def test_a_span_begins_at_zero_with_its_own_sound(tmp_path):
 
 @pytest.mark.parametrize("layout", ["overlay", "side-by-side", "map", "original+map"])
 def test_layouts(layout, tmp_path):
-    """The original stays as it is; a map on black is black where there is no relevance."""
     source = media.recording(tmp_path / "in.mp4", size=(48, 96))
     target = tmp_path / "out.mp4"
     recode(source, target, strength=100, layout=layout)
@@ -397,7 +387,6 @@ def test_layouts(layout, tmp_path):
     ],
 )
 def test_codecs_and_their_quality(codec, name, container, tmp_path):
-    """A higher rate factor makes a smaller file, with the same frames and times."""
     source = media.recording(tmp_path / "in.mp4", count=10, size=(96, 128), sound="aac")
     sizes = []
     for quality in (10, 45):
@@ -412,7 +401,6 @@ def test_codecs_and_their_quality(codec, name, container, tmp_path):
 
 
 def test_a_transport_stream_is_cut_exactly(tmp_path):
-    """Key frames far apart, a start between them: every frame from there on."""
     pts = [3000 * number for number in range(90)]
     options = {"g": "40", "bf": "2"}
     source = media.recording(
@@ -428,7 +416,6 @@ def test_a_transport_stream_is_cut_exactly(tmp_path):
 
 
 def test_quality_0_loses_nothing(tmp_path, rng):
-    """With H.264 and HEVC; noise shows what an encoder leaves out."""
     pictures = rng.integers(0, 256, (6, 96, 128, 3), np.uint8)  # x265 fails at 64 x 64
     planes = []
     for codec in ("h264", "hevc"):

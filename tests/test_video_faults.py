@@ -59,7 +59,6 @@ FAULTS = {
 
 
 def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatch):
-    """Each is named with its reason, -vv shows where it was raised, and the last file is made."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in (*FAULTS, "whole"):
@@ -111,7 +110,6 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
 
 
 def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
-    """It removes all that is unfinished: the film, what stands beside it, a folder of maps."""
     source = media.recording(tmp_path / "in.mp4", count=100)
     film, lines, maps = (tmp_path / f"out.{kind}.1.part" for kind in ("mp4", "jsonl", "maps"))
     film.touch(), lines.touch(), maps.mkdir(), (maps / "maps_000000.npz").touch()
@@ -175,7 +173,6 @@ def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, 
 
 
 def test_limits_on_size_and_streams(tmp_path, monkeypatch):
-    """A picture beyond the limit and a file of many streams are refused with a message."""
     many = tmp_path / "many.mkv"
     with av.open(many, "w") as container:
         streams = [container.add_stream("ffv1", rate=30) for _ in range(17)]
@@ -192,7 +189,6 @@ def test_limits_on_size_and_streams(tmp_path, monkeypatch):
 
 
 def test_damaged_packets_are_counted(tmp_path, rng):
-    """What decodes is written, the rest is reported; the remaining frames keep their times."""
     noise = [rng.integers(0, 256, (96, 128, 3), np.uint8) for _ in range(30)]
     source = media.write_video(tmp_path / "in.mp4", noise, g="5")
     whole = media.times_of(source)
@@ -205,7 +201,6 @@ def test_damaged_packets_are_counted(tmp_path, rng):
 
 
 def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
-    """Cut off in its second half: fewer frames than it claims to have, nothing undecodable."""
     source = media.recording(tmp_path / "in.mkv", count=60, options={"bf": "0", "g": "10"})
     os.truncate(source, source.stat().st_size * 7 // 10)
     code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
@@ -228,7 +223,6 @@ def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
 
 
 def test_interrupted_it_keeps_what_is_finished(run, words, tmp_path, monkeypatch):
-    """Ctrl-C: exit code 130, the first file is whole, nothing is left of the second."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     media.recording(folder / "a.mp4", count=1)
@@ -245,7 +239,6 @@ def test_interrupted_it_keeps_what_is_finished(run, words, tmp_path, monkeypatch
 
 
 def test_a_full_disk_leaves_nothing_broken(run, words, tmp_path, rng, monkeypatch):
-    """A write limit instead of a full disk: exit code 74, nothing left, the source untouched."""
     noise = [rng.integers(0, 256, (240, 320, 3), np.uint8) for _ in range(40)]
     source = media.write_video(tmp_path / "in.mkv", noise)
     limits = "resource.RLIMIT_FSIZE, (200_000, 200_000)"
@@ -260,7 +253,6 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, monkeypatch):
-    """A film that cannot fit is not begun; a disk that fills up ends it; both exit with 74."""
     source = media.recording(tmp_path / "in.mp4", count=100)
     target = tmp_path / "out.mp4"
     with monkeypatch.context() as patch:
@@ -324,7 +316,6 @@ FURTHER = ["decode 2", f"decode {FRAMES + 1}", "write 1", "write 5", "listen 2"]
 def test_an_error_of_any_thread_of_the_decoding_process_costs_one_film(
     moments, run, words, tmp_path, monkeypatch
 ):
-    """Decoder, encoder, listener, sign of life; in the first frame, in a batch, in the last one."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in (*moments, "whole"):
@@ -372,7 +363,6 @@ LIVE = ("live", "--source", "synthetic", "--display", "none", "--duration", 1)
 def test_an_error_of_a_thread_of_the_viewer_is_survived_or_ends_it(
     owner, name, call, code, run, words, monkeypatch
 ):
-    """A source that has given pictures is opened again; everything else ends the run."""
     whole, calls = getattr(owner, name), []
 
     def failing(*arguments):
@@ -388,7 +378,6 @@ def test_an_error_of_a_thread_of_the_viewer_is_survived_or_ends_it(
 
 
 def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
-    """Recognised by the source and the settings, not by its name."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name, count in (("a.mp4", 4), ("b.mp4", 5)):
@@ -418,7 +407,6 @@ def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
 
 
 def test_outputs_that_exist_are_told_before_any_work(run, words, tmp_path):
-    """Folders of raw maps here: exit code 73, and how many more there are."""
     for name in ("a.mp4", "b.mp4"):
         media.recording(tmp_path / name, count=2)
         (tmp_path / "maps" / name[0]).mkdir(parents=True)
@@ -471,7 +459,6 @@ def test_resume_replaces_no_film_that_it_does_not_know(run, words, tmp_path, man
 
 
 def test_resume_replaces_nothing_of_the_users(run, words, tmp_path):
-    """Not a film that was edited, nor what lies beside a film that was never begun."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     command = ("video", source, "-o", target, *words, "--resume", "--sidecar")
     sidecar = tmp_path / "out.jsonl"
@@ -498,7 +485,6 @@ def test_two_jobs_do_not_write_one_film(run, words, tmp_path):
 
 
 def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words, tmp_path):
-    """The manifest, then sidecar, maps and summary, the film last."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
     beside = ("--sidecar", "--summary", "--maps", tmp_path)
     command = ("video", source, "-o", target, *words, *beside, "--overwrite")
@@ -516,7 +502,6 @@ def test_a_film_appears_after_all_that_stands_beside_it(monkeypatch, run, words,
 
 
 def test_what_a_killed_run_left_is_named(run, words, tmp_path):
-    """The part of a process that has ended is reported; that of a running one is not."""
     source = media.recording(tmp_path / "in.mp4", count=2)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -528,7 +513,6 @@ def test_what_a_killed_run_left_is_named(run, words, tmp_path):
 
 
 def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path):
-    """Each such section of the configuration, and nothing that only the live view shows."""
     source = media.recording(tmp_path / "in.mp4", count=2)
 
     def print_of(*sets):
@@ -559,7 +543,6 @@ def killed_at(number, command):
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("command", ["video", "image"])
 def test_a_run_that_was_killed_at_any_rename_goes_on(command, run, words, tmp_path):
-    """--resume makes all that is missing, with exit code 0, and leaves the same as a whole run."""
     source = tmp_path / "in"
     source.mkdir()
     for name in "ab":
@@ -624,7 +607,6 @@ def commands(tiny_model, tmp_path_factory):
 @pytest.mark.release
 @pytest.mark.parametrize("free", ["nearly full", "full"])
 def test_what_does_not_fit_is_told_and_leaves_nothing(commands, free, tmp_path):
-    """Exit code 74, one or two lines, nothing under the final name; what fits is whole."""
     if why := disk.missing():
         pytest.skip(f"no file system can be mounted: {why}")
     answers = disk.on_a_full_disk(tmp_path / "disk", FREE[free], commands.values())
@@ -669,7 +651,6 @@ def _patient(monkeypatch):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_pictures_are_kept_at_their_times(tmp_path, rng, ending):
-    """To a millisecond however irregular, a key frame a second, the last one shown for a while."""
     times = 1000 + np.cumsum(rng.uniform(0.002, 0.2, 60))
     target = tmp_path / f"view{ending}"
     recording = Recorder(target, SIZE)
@@ -689,7 +670,6 @@ def test_pictures_are_kept_at_their_times(tmp_path, rng, ending):
 
 
 def test_it_is_an_ordinary_film_with_right_colours(tmp_path):
-    """Index at its end, no fragments; BT.709 in limited range, and tagged so."""
     colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0), (200, 120, 40)]
     target = tmp_path / "view.mp4"
     with Recorder(target, SIZE) as recording:
@@ -703,7 +683,6 @@ def test_it_is_an_ordinary_film_with_right_colours(tmp_path):
 
 
 def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):
-    """Pictures are left out and counted, the others keep their times."""
     due = threading.Semaphore(0)
 
     class Slow(recorder.VideoWriter):
@@ -731,7 +710,6 @@ def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):
 
 
 def test_what_is_there_is_refused(tmp_path):
-    """The film, its sidecar, an unknown ending, a part of this process; nothing is begun."""
     for name in ("a.mp4", "b.jsonl", f"c.mp4.{os.getpid()}.part"):
         (tmp_path / name).write_text("mine")
     for name in ("a.mp4", "b.mp4", "c.mp4", "no/d.mp4"):
@@ -748,7 +726,6 @@ def test_what_is_there_is_refused(tmp_path):
 
 
 def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
-    """Below the limit: told, and the film is under its name before anyone asks."""
     free, asked = [KEPT_FREE], []
 
     def usage(path):
@@ -775,7 +752,6 @@ def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_recorded_is_told(tmp_path):
-    """A wrong picture, a wrong row: recording stops, the caller goes on, nothing stays open."""
     before = len(os.listdir("/proc/self/fd"))
     recording, target = Recorder(tmp_path / "view.mp4", SIZE), tmp_path / "view.mp4"
     assert recording.finish() == [f"no picture came: {target} is not written"]
@@ -799,7 +775,6 @@ def test_what_cannot_be_recorded_is_told(tmp_path):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_film_that_is_not_whole_is_found_out(tmp_path, ending):
-    """Its last frame at another time, another number in its index, its end cut off."""
     film = tmp_path / f"view{ending}"
     with Recorder(film, SIZE) as recording:
         put_all(recording, np.arange(90) / 30, media.numbered(90, SIZE))
@@ -833,7 +808,6 @@ for number in itertools.count():
 
 @pytest.mark.parametrize("ending", [".mp4", pytest.param(".mkv", marks=pytest.mark.release)])
 def test_killed_it_loses_the_last_second(tmp_path, ending):
-    """SIGKILL: what plays ends at most 1.5 s before the last picture, and so do the lines."""
     command = [sys.executable, "-c", LIVING, str(tmp_path / f"view{ending}")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -854,7 +828,6 @@ def test_killed_it_loses_the_last_second(tmp_path, ending):
 
 
 def test_every_second_is_brought_to_the_disk(monkeypatch, tmp_path):
-    """With each key frame, while it is recorded: a power cut costs the last second."""
     synced, real = [], recorder._sync
 
     def sync(number):

@@ -45,7 +45,6 @@ def test_a_colour_string_is_compiled_to_equal_steps():
 
 @pytest.mark.parametrize("name", COLORMAPS)
 def test_signed_maps_have_zero_in_the_middle(name):
-    """Plus and minus differ where the map is signed; zero is one colour."""
     colours = COLORMAPS[name](np.array([-1.0, 0.0, 1.0]))
     assert (colours[0] != colours[1]).any() == COLORMAPS[name].signed
     assert (colours[1] != colours[2]).any()
@@ -70,7 +69,6 @@ def test_zero_relevance_leaves_the_picture_untouched(style, colormap, rng):
 
 
 def test_relevance_lies_where_it_belongs(rng):
-    """A spot around (row 20, column 10) of a 30 x 30 map in a 60 x 60 box at x = 40."""
     picture = np.full((60, 140, 3), 90, np.uint8)
     relevance = np.zeros((30, 30, 3), np.float32)
     relevance[19:22, 9:12] = 1
@@ -94,7 +92,6 @@ def test_a_letterboxed_map_loses_its_borders(rng):
 
 
 def test_negative_relevance_is_drawn_by_signed_maps_only():
-    """Fire hides it, coldnhot shows it in its own colour."""
     relevance = -np.ones((30, 30, 3), np.float32)
     black = np.zeros((60, 140, 3), np.uint8)
     hidden = painting.lay_over(black, painted(relevance, "fire", 1.0, BOX, INNER))
@@ -112,7 +109,6 @@ def test_rgb_maps_show_each_channel_by_itself():
 
 
 def test_one_map_with_a_far_larger_peak_does_not_blank_those_after_it():
-    """It is drawn at full strength, the next ones at half of theirs at least."""
     scale = painting.Scale()
     assert scale(1.0) == 1.0
     assert scale(1000.0) == 2.0
@@ -122,7 +118,6 @@ def test_one_map_with_a_far_larger_peak_does_not_blank_those_after_it():
 
 
 def test_a_map_is_drawn_at_the_peak_of_the_maps_before_it():
-    """After a peak of 1, 0.8 is drawn as 0.8 of 0.98, 0.1 as half, 100 at full strength."""
     series, picture = painting.Series(), np.zeros((60, 140, 3), np.uint8)
 
     def alpha(one, look, series=None):
@@ -138,7 +133,6 @@ def test_a_map_is_drawn_at_the_peak_of_the_maps_before_it():
 
 
 def test_strengths_by_hand():
-    """The 99.5th percentile is full, signs stay, channels are summed or kept."""
     relevance = np.zeros((2, 20, 20, 3), np.float32)
     relevance[0, :10, :, 0] = 4
     relevance[0, 0, 0] = 1000, 0, 0
@@ -168,7 +162,6 @@ def finest_detail(relevance):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_grid_of_a_stride_is_smoothed_away(channels, rng):
-    """A map that is twice as strong in every other row loses 20 dB of that, and nothing in all."""
     smooth = cv2.GaussianBlur(rng.random((48, 48)).astype(np.float32), (0, 0), 4) + 0.2
     grid = smooth * np.where(np.arange(48) % 2, 2, 1)[:, None]
     relevance = np.repeat(grid[None, ..., None], channels, axis=-1).astype(np.float32)
@@ -212,7 +205,6 @@ def as_seen(table, eyes):
 
 @pytest.mark.parametrize("eyes", EYES)
 def test_colour_blind_eyes_read_the_maps(eyes):
-    """More relevance is never darker, and for and against are far apart (10 is plainly seen)."""
     lightness = as_seen(colormap_named("fire").table, EYES[eyes])[:, 0]
     assert (np.diff(lightness) >= 0).all() and lightness[-1] - lightness[0] > 45
     seen = as_seen(colormap_named("icefire").table, EYES[eyes])
@@ -244,7 +236,6 @@ def test_a_setting_goes_through_values_that_the_configuration_takes(setting):
 
 @pytest.mark.parametrize("key", FIELDS)
 def test_every_setting_is_read(key):
-    """Somewhere in the program: `config.section.key`, or the section by its name, or a `Look`."""
     section, name = key.split(".")
     value = "look" if section == "overlay" and name in OF_LOOK else section
     if section == "lrp" and name in inspect.signature(Explainer).parameters:
@@ -269,7 +260,6 @@ def test_a_box_of_a_letterboxed_mirrored_picture():
 
 
 def test_a_box_of_a_cropped_or_squashed_picture():
-    """The middle 200 columns of 400 are seen, half as large; or all, a quarter as wide."""
     region = region_of((200, 400), (100, 100), "crop")
     assert region.in_picture((10, 30, 35, 55)) == (120, 60, 170, 110)
     region = region_of((200, 400), (100, 100), "squash")
@@ -320,7 +310,6 @@ def labelled(result, label):
 
 
 def test_a_box_keeps_its_number_by_its_overlap():
-    """Two boxes move and swap their ranks; one goes and comes back."""
     left, right, below = (10, 10, 30, 30), (100, 10, 120, 30), (10, 100, 40, 140)
     number = BoxNumbers()
     assert numbers_of(number(result_of(left, right))) == [0, 1]
@@ -333,7 +322,6 @@ def test_a_box_keeps_its_number_by_its_overlap():
 
 
 def test_a_box_that_was_lost_has_its_number_again_by_its_class():
-    """Also far away, in another file, or when a film begins again; in the end it is forgotten."""
     left, right, below = (10, 10, 30, 30), (100, 10, 120, 30), (10, 100, 40, 140)
     number = BoxNumbers()
     assert numbers_of(number(result_of(left), "a.mp4")) == [0]
@@ -348,7 +336,6 @@ def test_a_box_that_was_lost_has_its_number_again_by_its_class():
 
 
 def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
-    """Where maps overlap the brightest is seen; negative relevance has no colour."""
     one, other = np.zeros((2, 4, 6), np.int8)
     one[0, :2], other[0, 1:3], other[3, 3] = 100, (40, 127), -90
     result = result_of((0, 0, 9, 9), (20, 0, 30, 9), strengths=[one, other])
@@ -366,7 +353,6 @@ def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
 
 
 def test_boxes_move_with_the_picture():
-    """As the map does: a textured square moves by 14 and 9 pixels; where it is gone its box is."""
     rng = np.random.default_rng(4)
     texture = cv2.GaussianBlur(rng.integers(0, 256, (60, 60, 3), np.uint8), (0, 0), 2)
 
@@ -427,7 +413,6 @@ def glow(relevance, series=None):
 
 
 def test_a_map_glows_however_much_biases_take():
-    """Of the score less than 1e-4 is left; what is drawn is as bright, within a third."""
     strong, weak = relevance_of(True), relevance_of(False)
     assert 0 < np.abs(strong).sum() < 1e-4
     assert glow(strong) > 2 / 3 * glow(weak) > 0

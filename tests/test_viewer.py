@@ -51,7 +51,6 @@ def typed(listed, *names):
 
 
 def test_the_list_of_classes_is_narrowed_and_walked_through():
-    """Letters anywhere in the name, digits from the front of the number, arrows, Backspace."""
     listed = controls.ClassList(
         entries=[(7, "heart"), (3, "star fish"), (31, "Säge")], scores=np.zeros(32)
     )
@@ -65,7 +64,6 @@ def test_the_list_of_classes_is_narrowed_and_walked_through():
 
 
 def test_a_frozen_picture_stays_while_the_camera_goes_on():
-    """Steps take the newest one; the account is right all the same."""
     viewer = Viewer()
     first = viewer.frame(GREY)
     viewer.press("space")
@@ -89,7 +87,6 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
 
 
 def test_patches_are_painted_where_the_mouse_is():
-    """On a canvas twice as large as the picture, and off its middle; beside it nothing happens."""
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)
     assert viewer.view.first.scene.arrangement.pictures == ((40, 0, 360, 240),)
@@ -111,7 +108,6 @@ def test_patches_are_painted_where_the_mouse_is():
 
 
 def test_a_rectangle_is_seen_alone_until_it_is_let_go():
-    """Drawn with Shift, or after z; mirrored with the picture; another drag paints again."""
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)  # at columns 40 to 360
     viewer.press(Mouse(120, 60, "frame"), Mouse(200, 100, "left"))
@@ -144,7 +140,6 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
 
 
 def test_map_and_answer_of_another_file_do_not_stand_beside_a_picture():
-    """They come with its own; the panels keep their places, and a film keeps its answer."""
     viewer = Viewer(figures=True, **{"--opacity": 1})
     cat, dog = "cat.jpg (1 of 2)", "dog.jpg (2 of 2)"
     explain(viewer, viewer.frame(GREY, cat))
@@ -172,7 +167,6 @@ def old_marks(viewer):
 
 @pytest.mark.parametrize("text", ["presenter", "figures"])
 def test_an_answer_to_an_earlier_picture_is_marked_as_old(text):
-    """From a second on; that of the picture itself never is, however long it is frozen."""
     viewer = Viewer(figures=True)
     viewer.view.state = replace(viewer.view.state, text=text)
     frame = replace(viewer.frame(GREY), time=time.monotonic() - 2)
@@ -187,7 +181,6 @@ def test_an_answer_to_an_earlier_picture_is_marked_as_old(text):
 
 
 def test_an_answer_is_old_as_soon_as_the_picture_shows_something_else():
-    """Where the map was; not where something changed elsewhere. Until its own answer is there."""
     viewer = Viewer(figures=True)
     one, other = np.full((2, 120, 160, 3), 250, np.uint8)
     one[50:70, 70:90] = other[10:30, 20:40] = 0
@@ -213,7 +206,6 @@ def test_an_answer_is_old_as_soon_as_the_picture_shows_something_else():
 
 
 def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
-    """Before its map comes, which is not that of the other side; after it, with the map."""
     viewer = Viewer(**{"--opacity": 1})
     picture = GREY.copy()
     picture[:, :80] = 40
@@ -237,7 +229,6 @@ def green_column(viewer):
 
 
 def test_a_map_is_faint_where_there_is_nothing_to_explain():
-    """At a tenth of the least score; however little of a score reaches the pixels, it glows."""
     for score, total, strongest in (
         (0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, 1), (1, 5e-9, 1),
         (0, 0, 0),
@@ -280,7 +271,6 @@ def setting_of(**more):
 
 
 def test_relevance_that_is_lost_is_marked():
-    """By hand: 1 %, or 5 %, of what began at the output may be missing."""
     for total, tolerance, kept in (
         (0.7, 0.01, True), (0.694, 0.01, True), (0.68, 0.01, False),
      (0.68, 0.05, True), (0.5, 0.05, False), (-0.7, 0.01, False),
@@ -291,7 +281,6 @@ def test_relevance_that_is_lost_is_marked():
 
 
 def test_what_biases_took_is_no_loss_and_a_loss_is_named():
-    """Reached and taken make what started, of either sign; else the layer that loses most."""
     rows = setting_of(total=0.5, taken=0.2)
     assert rows["relevance"] == Row("relevance", "0.5 of 0.7 (71 %)")
     assert rows["biases took"] == Row("biases took", "0.2 (29 %)")
@@ -304,7 +293,6 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
 
 
 def test_the_answer_shows_what_patches_change_and_a_locked_class():
-    """Bars with the probability without patches; the target's, where it is not among the best."""
     made = made_of(uncovered=np.array([0.9, 0.05, 0.05]))
     assert figures.answer_bars(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
     labels, scores = "abcdefg", (0.3, 0.2, 0.2, 0.15, 0.1, 0.04, 0.01)
@@ -323,7 +311,6 @@ def test_the_presenter_view_says_that_weights_are_random():
 
 
 def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
-    """In the colours of the boxes: of one alone, of none that is lost, of what was asked for."""
 
     def made(*boxes, alone=None, lost=(), target="top1"):
         explained = made_of(request=SimpleNamespace(target=target, mask=None, box=alone))
@@ -362,7 +349,6 @@ def test_a_box_that_is_lost_between_two_maps_is_not_spoken_of(rng):
 
 
 def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
-    """A network that sees only the upper left: its probability falls there and nowhere else."""
     view = np.zeros((140, 140, 3), np.uint8)
     view[:42, :42] = 255
     drawn = np.zeros((140, 140), np.float32)
@@ -408,7 +394,6 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
 
 
 def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
-    """The upper and lower rows of the grid are on the borders, outside the picture."""
     viewer = Viewer(size=(120, 160))
     frame = viewer.frame(GREY)
     relevant, random = np.zeros((2, 8, 8), bool)
@@ -429,7 +414,6 @@ def test_in_a_narrow_column_the_answer_is_whole(monkeypatch):
 
 
 def test_a_lecture_in_german_speaks_german_beside_the_picture():
-    """Class names, words and notices of the presenter view; its own sentence stays as it is."""
     viewer = seen(Viewer(size=(720, 1280), figures=True, **{"--lecture": "de"}))
     (headline,), (why, *others), (say,) = viewer.view.split.scenes[0].right
     labels = viewer.state.facts.labels
@@ -442,7 +426,6 @@ def test_a_lecture_in_german_speaks_german_beside_the_picture():
 
 
 def test_a_lecture_says_its_sentence_where_it_covers_no_picture():
-    """In the column, or below several pictures; and not before the view is as the step has it."""
     viewer = seen(Viewer(size=(720, 1280), figures=True, **{"--lecture": "en"}))
     say = viewer.state.lecture[0].say
     scene = viewer.view.split.scenes[0]

@@ -78,7 +78,6 @@ def mouse(state, *events_):
 
 
 def test_a_click_on_a_box_shows_it_alone_and_a_movement_paints():
-    """The smallest box at the pointer; again, or Esc: all. The right button uncovers."""
     state = with_boxes((10, 10, 150, 110), (20, 20, 60, 60))
     click = lambda x, y: ((x, y, "left"), (x + 1, y, "left"), (x + 1, y, ""))  # noqa: E731
     inner, outer = mouse(state, *click(30, 30)), mouse(state, *click(100, 80))
@@ -99,7 +98,6 @@ def test_a_click_on_a_box_shows_it_alone_and_a_movement_paints():
 
 
 def test_classes_that_are_not_in_the_picture_are_not_chosen():
-    """A detector has scores for all classes; what is not found is told by the class asked for."""
     state = with_boxes()
     unsure = replace(state.answer, scores=np.float32([0.3, 0.2, 0.1]))
     state = replace(state, answer=unsure)
@@ -112,7 +110,6 @@ def test_classes_that_are_not_in_the_picture_are_not_chosen():
 
 
 def test_arrow_keys_go_through_the_boxes():
-    """And then all; where there is none, or no detector, a notice or the method changes."""
     state = with_boxes((0, 0, 9, 9), (20, 20, 60, 60))
     assert [pressed(state, "Right " * n).box for n in (1, 2, 3)] == [4, 5, None]
     assert pressed(state, "Left").box == 5
@@ -250,7 +247,6 @@ def test_a_key_changes_this_and_nothing_else(before, key, expected):
 
 
 def test_every_action_is_tried_and_no_key_has_two():
-    """By its key or its name; seventeen rows have keys, and a clicker's two."""
     bound = [key for one in keys.COMMANDS for key in one.keys]
     assert len(bound) == len(set(bound)) and len(keys.KEYED) == 17
     tried = {keys.BY_KEY[key].action if key in keys.BY_KEY else key.split(":")[0]
@@ -269,7 +265,6 @@ def test_a_command_of_a_drawing_setting_changes_that_alone(setting):
 
 
 def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
-    """It is the first one found by the words that the list shows of it."""
     state = handle(started(), events.FrameDrawn(DrawnView(FRAME, *answer(**WIDE))))
     listed = pressed(state, "h")
     assert {one.name for one in listed.menu.commands} == set(COMMANDS)
@@ -282,7 +277,6 @@ def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
 
 
 def test_plain_words_find_a_command():
-    """In any order, as beginnings of words; nonsense finds nothing, and Enter then does nothing."""
     for typed, name in {
         "outline": "style:contour", "next colours": "next_colormap", "methods": "next_method",
         "meth cam grad": "method:grad_cam", "camera": "next_source", "fire": "colormap:fire",
@@ -305,7 +299,6 @@ def test_a_click_on_a_line_of_a_list_chooses_it():
 
 
 def test_all_methods_and_targets_come_round():
-    """All that suit the network, in the order of the table; of five classes and more the best."""
     state, walked = started(), []
     for _ in METHODS:
         state = pressed(state, "next_method")
@@ -338,7 +331,6 @@ def test_panels_that_the_network_refuses_are_left_out():
 
 @pytest.mark.parametrize("between", ["next_colormap", "h Escape", "l Escape", "f Escape", "f f"])
 def test_anything_between_two_presses_of_esc_makes_the_second_a_first_one(between):
-    """Its notice goes, too, and a click does the same as a key; so does a wait of 2 s."""
     first = handle(started(), events.KeyPressed("Escape", time=10.0))
     assert first.notice.until == 12.0
     late = handle(first, events.KeyPressed("Escape", time=12.1))
@@ -354,7 +346,6 @@ def test_anything_between_two_presses_of_esc_makes_the_second_a_first_one(betwee
 
 
 def test_a_clicker_goes_through_files_where_the_settings_say_so():
-    """Page Down and the arrows to the right and down go forwards."""
     state = pressed(started("live.clicker=files"), "Page_Down Right Down")
     assert list(state.orders) == [("skip", 1)] * 3
     state = pressed(state, "Page_Up Left Up")
@@ -363,7 +354,6 @@ def test_a_clicker_goes_through_files_where_the_settings_say_so():
 
 
 def test_no_map_stands_side_by_side_with_itself():
-    """Not when a setting names it twice or calls it lrp, nor when it becomes the main one."""
     sets = ("live.panels=[lrp, grad_cam, zplus, grad_cam]",)
     chosen = config.load(sets=sets, command="live").config
     state = first_state(chosen, first_request(chosen))
@@ -375,7 +365,6 @@ def test_no_map_stands_side_by_side_with_itself():
 
 
 def test_only_auto_precision_gets_another_engine_for_one_class_against_another():
-    """With a fixed precision the same engine explains it."""
     state = pressed(started(), "v")
     assert state.request.choice.contrast
     lrp = state.request.choice.config(state.config).lrp
@@ -394,7 +383,6 @@ def test_before_the_first_map_keys_that_need_an_answer_say_so():
 
 
 def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it():
-    """A `q` in a name does not end the program; Return waits for the classes."""
     chosen = config.load(command="live").config
     typed = pressed(first_state(chosen, first_request(chosen)), "l u q Return BackSpace")
     assert not typed.ended and typed.menu.typed == "u" and typed.menu.found() == []
@@ -404,7 +392,6 @@ def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it(
 
 
 def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
-    """Then v and d work; a target chosen meanwhile stays."""
     chosen = config.load(options={"--target": "star"}, command="live").config
     state = first_state(chosen, first_request(chosen))
     drawn = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer(asked="star")), time=3.0))
@@ -438,7 +425,6 @@ def test_patches_go_where_pictures_get_another_size():
 
 
 def test_a_refused_choice_goes_back_to_what_is_shown():
-    """The request, not only the picture; another choice in the meantime stays."""
     state = started()
     shown, asked = state.request.choice, pressed(state, "p").request.choice
     refused = events.ChoiceRefused(asked, "there is no ReLU", shown)
@@ -479,7 +465,6 @@ def at_step(number, **options):
 
 
 def test_each_step_of_the_included_lecture_is_its_own_view():
-    """One further press stays at the end; the way back shows the same views again."""
     views = [
         (one.frozen is not None, one.request.probe, one.request.choice.random,
          one.request.concepts is not None, not one.alone)
@@ -494,7 +479,6 @@ def test_each_step_of_the_included_lecture_is_its_own_view():
 
 
 def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_path):
-    """One class against the next needs one; what needs none is done once."""
     (tmp_path / "mine.yaml").write_text("- say: a\n  do: [versus, freeze, panels]\n")
     options = {"--lecture": str(tmp_path / "mine.yaml")}
     chosen = config.load(options=options, command="live").config
@@ -506,7 +490,6 @@ def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_
 
 
 def test_what_is_wrong_in_a_lecture_is_told_with_its_line(tmp_path):
-    """Also that the clicker itself is no command of a step: it would never end."""
     file = tmp_path / "mine.yaml"
     chosen = config.load(options={"--lecture": str(file)}, check=None, command="live").config
     with pytest.raises(MissingInputError, match="expected de or en, or a file"):
@@ -523,7 +506,6 @@ def test_what_is_wrong_in_a_lecture_is_told_with_its_line(tmp_path):
 
 
 def test_one_class_against_the_next_follows_the_picture_until_it_is_locked():
-    """The second of another answer changes nothing; a locked class stays; back it is the best."""
     state, other = pressed(started(), "v"), (0.1, 0.2, 0.7)
     first = state.request.target
     assert first == "0 - 1"
@@ -595,7 +577,6 @@ def test_a_click_does_what_the_key_does(action):
 
 
 def test_controls_are_shown_while_the_mouse_moves_and_some_seconds_more():
-    """Not before it has moved, not while somebody paints, and not with a menu."""
     state = film_state()
     assert state.controls(1.0) is None
     state = moved(state, (10.0, 300, 200, ""))
@@ -611,7 +592,6 @@ def test_controls_are_shown_while_the_mouse_moves_and_some_seconds_more():
 
 
 def test_a_touch_that_makes_the_buttons_appear_presses_none():
-    """It paints, as everywhere; once they have been shown, the next one presses."""
     state = film_state()
     x, y = middle(controls_of(state).buttons["quit"])
     touched = moved(state, (10.0, x, y, ""), (10.01, x, y, "left"), (10.1, x, y, ""))
@@ -633,7 +613,6 @@ def test_between_buttons_nothing_is_painted_and_a_stroke_goes_on_over_them():
 
 
 def test_a_fast_stroke_is_joined_and_has_one_width():
-    """All that is nearer to the line between two positions than the radius, give or take one."""
     state = moved(film_state(), (10.0, 200, 200, "left"), (10.1, 900, 500, "left"))
     start, end, radius = np.array([100, 100]), np.array([450, 250]), brush_radius(state)
     assert radius == round(0.06 * 360)
@@ -650,7 +629,6 @@ def test_a_fast_stroke_is_joined_and_has_one_width():
 
 
 def test_a_stroke_from_one_picture_to_the_next_paints_its_part_of_each():
-    """Nothing in between: two pictures side by side, 40 pixels apart."""
     state = film_state(pictures=((0, 0, 620, 720), (660, 0, 1280, 720)))
     state = moved(state, (10.0, 310, 360, "left"), (10.1, 970, 360, "left"))
     columns, radius = np.flatnonzero(state.mask[180]), brush_radius(state)
@@ -660,7 +638,6 @@ def test_a_stroke_from_one_picture_to_the_next_paints_its_part_of_each():
 
 
 def test_a_click_or_drag_on_the_bar_seeks():
-    """From start to end of the track, also where the mouse has left it."""
     state = film_state(FILM)
     x0, y0, x1, y1 = controls_of(state).track
     y = (y0 + y1) // 2
@@ -677,7 +654,6 @@ def test_a_click_or_drag_on_the_bar_seeks():
 
 
 def test_among_pictures_the_nearest_one_is_sought():
-    """Of four; the bar stands where the picture is, from one end to the other."""
     four = Timeline(1.0, 4.0, "files")
     for share, number in ((0.0, 0), (0.16, 0), (0.2, 1), (0.84, 3), (1.0, 3)):
         orders = seek(film_state(four), share).orders

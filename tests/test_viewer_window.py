@@ -79,7 +79,6 @@ def viewer(display, model, folder, *words):
 
 @pytest.mark.gui
 def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tiny_model, tmp_path):
-    """The .png has the window's pixels, the .npz the maps of all panels, picture and settings."""
     with viewer(display, tiny_model, tmp_path, "--set", "live.text=none", "-v") as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
@@ -131,7 +130,6 @@ def kept_with_further_maps(screen, folder):
 @pytest.mark.gui
 @pytest.mark.parametrize("way", ["close", signal.SIGTERM])
 def test_closing_ends_soon_with_the_recording_whole(way, display, tiny_model, tmp_path):
-    """By the window's X within 3 s, and by a signal; as many lines as frames, in true time."""
     film = tmp_path / "view.mp4"
     with MjpegServer(size=(480, 640)) as server:
         words = ("live", "--source", server.url, "--model", tiny_model, "--preprocess", "tf")
@@ -199,7 +197,6 @@ class Scripted:
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, tiny_model):
-    """A line on the screen, the film is whole, a second one is refused with a line."""
     free = chain([2**39] * 3, repeat(2**20))  # it is full while a film is recorded
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=next(free)))
 
@@ -341,7 +338,6 @@ def hears(screen, lines, key):
 
 @pytest.mark.gui
 def test_an_exhibit_comes_back_whatever_is_done_to_its_window(screen):
-    """It covers the screen again, with the focus and no pointer; nothing closes it."""
     screen.xdotool("mousemove 400 100")
     with showing(screen) as (process, lines, window):
         until(lambda: "(600, 800)" in lines())
@@ -397,7 +393,6 @@ def test_a_window_is_never_black_fills_the_screen_and_closes_by_its_cross(screen
 @pytest.mark.gui
 @pytest.mark.parametrize("kind", ["window", "exhibit"])
 def test_each_of_20_presses_arrives_in_order(kind, screen):
-    """They come every 25 ms, a picture takes 150 ms; a held key with a command comes once."""
     last = {"window": "Page_Down", "exhibit": "q"}[kind]
     with showing(screen, kind, turn_s=0.15) as (_, lines, window):
         keys = lambda: [line.split()[0] for line in lines() if not line.startswith(OTHER)]  # noqa: E731
@@ -421,7 +416,6 @@ def test_each_of_20_presses_arrives_in_order(kind, screen):
 @pytest.mark.gui
 @pytest.mark.skipif(not shutil.which("setxkbmap"), reason="setxkbmap is not installed")
 def test_keys_of_other_layouts_have_the_names_of_the_table(screen):
-    """German: what a key writes. Chinese and Russian: letters as on a US keyboard."""
     with showing(screen, "window") as (_, lines, window):
         heard = lambda: [line.strip() for line in lines() if not line.startswith(OTHER)]  # noqa: E731
         screen.xdotool(f"windowfocus --sync {window}")
@@ -444,7 +438,6 @@ def pressed(key, text="", mod=0, scancode=pygame.KSCAN_A):
 
 
 def test_presses_have_the_names_of_the_key_table():
-    """With Shift, AltGr, the keypad, other alphabets; none with Ctrl, Alt or Super."""
     for press, names in (
         ((pygame.K_q, "Q", pygame.KMOD_LSHIFT), ["q"]),
         ((pygame.K_8, "[", pygame.KMOD_RALT), ["["]), ((pygame.K_SPACE, " "), ["space"]),
@@ -497,7 +490,6 @@ def settings(model, source, **more):
 
 
 def test_the_picture_goes_on_while_a_map_takes_long(monkeypatch, tmp_path, tiny_model):
-    """Each takes until ten further frames of a real stream are shown; a frame counts once."""
     for name in ("STALLED_S", "FIRST_FRAME_S"):
         monkeypatch.setattr(capture, name, 1e9)  # the server here shares our interpreter
     figures_made, ended = [], threading.Event()
@@ -539,7 +531,6 @@ def test_the_picture_goes_on_while_a_map_takes_long(monkeypatch, tmp_path, tiny_
 
 
 def test_a_frame_is_shown_at_once_and_a_dropped_one_is_counted(monkeypatch):
-    """The numbers that a scripted source and a slow display must give."""
     monkeypatch.setattr(view, "time", SimpleNamespace(monotonic=lambda: 5.0))
     viewer = Viewer()
     canvases = []
@@ -575,7 +566,6 @@ def moved(number, x, seed):
 
 @pytest.mark.parametrize(("motion", "offset"), [("flow", 0), ("hold", -20)])
 def test_the_overlay_stays_on_what_moves(motion, offset):
-    """A map of the square, then the square moves by 20 pixels; five squares."""
     drawn = np.zeros((60, 60, 3), np.float32)
     drawn[23:37, 20:35, 1] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280
     for seed in range(5, 10):
@@ -628,7 +618,6 @@ class Starting(Viewer):
 
 
 def test_the_card_is_there_before_anything_else_and_changes_with_the_trouble():
-    """One canvas for what is loading, another for the trouble; then the first frame is shown."""
     viewer = Starting()
     viewer.loop.show_card()
     (card,) = viewer.cards
@@ -643,7 +632,6 @@ def test_the_card_is_there_before_anything_else_and_changes_with_the_trouble():
 
 
 def test_keys_do_before_the_first_picture_what_they_do_later():
-    """In the box letters are typed; with another key between, the second q is a first one."""
     for keys, ends in {
         "q": False, "q q": True, "h l q q": False, "h Escape q q": True, "q f q": False,
     }.items():  # fmt: skip
@@ -673,7 +661,6 @@ def clock(monkeypatch):
 
 
 def test_rates_run_from_the_first_map(clock):
-    """What was shown while the network was prepared does not count; a batch is all its maps."""
     stats = Stats("CPU", "float32")
     stats.frames_shown = 300
     assert stats.display_fps() is stats.maps_per_s() is None
@@ -719,7 +706,6 @@ def sample(program):
 
 @pytest.mark.release
 def test_100000_pictures_leave_nothing_behind(tmp_path):
-    """At 240 a second: the account is exact, memory, threads and files stand still."""
     figures, samples = viewed(tmp_path, "synthetic:240", 450)
     on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
     assert 0 <= on_their_way <= 2 and figures["maps"] > 0

@@ -144,7 +144,6 @@ def wait_until(condition, running):
 @pytest.mark.parametrize("where", ["at the start", "in a film"])
 @compiled()
 def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, tmp_path):
-    """Film, sound, sidecar and maps, though the worker is killed; a damaged file fails alone."""
     ends, sources = [], (clips / "text.mp4", clips / "long.mp4")
     for name in ("alone", "shared"):
         (tmp_path / name).mkdir()
@@ -175,7 +174,6 @@ def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, 
 
 
 def test_a_job_reports_its_files_and_its_figures(job, clips, tmp_path):
-    """Lines, --stats and exit code are those of one process; --resume skips what is done."""
     words = clips, "-o", tmp_path, "--stats", tmp_path / "stats.json"
     code, out, err, made = job(*words)
     assert (code, len(made.made)) == (65, 4), err
@@ -197,7 +195,6 @@ def test_a_recording_whose_workers_are_all_lost_is_named(job, clips, tmp_path):
 
 
 def test_what_a_lost_worker_has_made_is_replaced(job, clips, tmp_path):
-    """All of it, or its companions alone; what somebody else has put there is not."""
     film, tries = tmp_path / "a.mp4", []
 
     class Retrying(HereCluster):
@@ -225,7 +222,6 @@ def test_what_a_lost_worker_has_made_is_replaced(job, clips, tmp_path):
 def test_what_ends_the_job_and_what_only_one_film(
     where, error, code, made, job, clips, tmp_path, monkeypatch
 ):
-    """A full disk and a network that cannot be loaded end it; a fault or a lost folder a film."""
     from realtime_lrp.commands.video import cluster
 
     def fail(*_, **__):
@@ -239,7 +235,6 @@ def test_what_ends_the_job_and_what_only_one_film(
 
 
 def test_nothing_of_ray_is_imported_without_an_option(light_scripts):
-    """One file imports it, and nothing imports that file but what the options start."""
     importing, imports = {}, r"^ *(?:from|import) \S*?(\bray|video\.cluster)\b"
     for path in PACKAGE.rglob("*.py"):
         for one in re.findall(imports, path.read_text(), re.MULTILINE):
@@ -251,7 +246,6 @@ def test_nothing_of_ray_is_imported_without_an_option(light_scripts):
 
 
 def test_a_cluster_that_is_not_there_is_named(run, network, tmp_path, monkeypatch):
-    """At once, not after Ray's two minutes; without Ray a message says how to install it."""
     words = ("video", media.recording(tmp_path / "a.mp4"), "-o", tmp_path / "b.mp4", *network)
     for address, code, expected in (
         ("nonsense", 2, "HOST:PORT or auto"), ("127.0.0.1:1", 69, "There is no Ray cluster"),
@@ -271,7 +265,6 @@ def test_cores_are_divided_among_workers_as_machines_allow():
 
 
 def test_one_line_reads_all_sidecars(job, clips, tmp_path):
-    """The line of the document: DuckDB counts the answers of every film."""
     import duckdb
 
     (tmp_path / "in").mkdir()
@@ -289,7 +282,6 @@ def test_one_line_reads_all_sidecars(job, clips, tmp_path):
 )
 @compiled()
 def test_a_stopped_job_goes_on(number, code, run, network, clips, tmp_path):
-    """Ctrl-C, SIGTERM, SIGKILL in the middle of a film; --resume makes what is missing."""
     (tmp_path / "out").mkdir(), (tmp_path / "alone").mkdir()
     words = clips / "long.mp4", clips / "short.mkv", "-o"
     run("video", *words, tmp_path / "alone", *network)
@@ -373,7 +365,6 @@ def film(tmp_path):
 
 
 def test_addresses_are_told_from_paths():
-    """Only s3:// and gs:// are stores, file:// is a path, others and passwords are refused."""
     words = ("s3://bucket/a.mp4", "GS://bucket", "folder/s3://a.mp4", "file:///a.mp4")
     assert [is_stored(word) for word in words] == [True, True, False, False]
     assert local_path("file:///a b.mp4") == "/a b.mp4" and local_path("a.mp4") == "a.mp4"
@@ -386,7 +377,6 @@ def test_addresses_are_told_from_paths():
 
 
 def test_inputs_are_found_by_name_folder_and_glob(bucket, film):
-    """A folder gives its videos, a glob all that match, a name with brackets itself."""
     names = ["b.mp4", "a.MKV", "a.txt", ".hidden.mp4", "sub/c.mp4", "d[1].mp4", "ü é.mp4"]
     for name in names:
         store.upload(film, f"s3://bucket/in/{name}")
@@ -409,7 +399,6 @@ def test_inputs_are_found_by_name_folder_and_glob(bucket, film):
 
 
 def test_an_object_is_fetched_whole_or_refused(bucket, film, tmp_path, monkeypatch):
-    """What broke off, changed meanwhile or does not fit is an error."""
     store.upload(film, "s3://bucket/a.mp4")
     (found,) = store.find("s3://bucket/a.mp4", VIDEOS, "video")
     target = tmp_path / "copy.mp4"
@@ -462,7 +451,6 @@ def check_keys(server, after):
 
 
 def test_no_bucket_no_permission_and_no_credentials_say_so(bucket, server, film, monkeypatch):
-    """Inputs end with 66, outputs with 73; no message shows a secret."""
     with pytest.raises(errors.OutputError, match="no such bucket"):
         store.sizes_below("s3://nobody/out")
     with pytest.raises(errors.OutputError, match="no such bucket"):
@@ -492,7 +480,6 @@ def test_no_bucket_no_permission_and_no_credentials_say_so(bucket, server, film,
 
 
 def test_a_store_that_cannot_be_reached_is_a_matter_of_time(server, film, monkeypatch):
-    """Asking ends with 75, "start me again"; a copy that breaks off with 74."""
     monkeypatch.setattr(store, "ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     far = store.file_system("s3")
@@ -522,7 +509,6 @@ def store_job(run, bucket, tmp_path, tiny_model, monkeypatch):
 
 
 def test_a_job_reads_from_and_writes_into_the_store(store_job, bucket, run, tmp_path, tiny_model):
-    """Film, sidecar and maps are those of one process; a second run skips them."""
     (tmp_path / "broken.mp4").write_bytes(b"no film")
     store.upload(tmp_path / "broken.mp4", "s3://bucket/in/broken.mp4")
     store.upload(tmp_path / "a.mp4", f"s3://bucket/in/{'n' * 300}.mp4")
@@ -542,7 +528,6 @@ def test_a_job_reads_from_and_writes_into_the_store(store_job, bucket, run, tmp_
 
 
 def test_resume_tells_what_is_finished_from_what_is_not(store_job, bucket, film):
-    """What is missing is made again, what is not ours is named and stays."""
     assert store_job()[0] == 0
     assert store_job("--resume", "--summary")[3].made == ["a.mp4"]
     bucket.rm_file(f"{OUT[5:]}/a.jsonl")

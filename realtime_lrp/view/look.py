@@ -97,7 +97,7 @@ class LookSetting:
 
     name: str  # of the field
     label: str  # what it is called in commands, in notices and on the page
-    values: Callable[[], Sequence[Any]] = tuple  # to go through; for a number from 0 to 1 none
+    values: Callable[[], Sequence[Any]] = tuple  # a key goes through them; a share has none
     words: tuple[tuple[Any, str], ...] = ()  # a value and what it is called, if not the same
     on_page: bool = False  # whether it has a control there, besides its commands
 

@@ -42,7 +42,7 @@ class Scene:
     look: Look
     left: tuple[hud.Block, ...] = ()  # figures for the left side, where both sides have room
     right: tuple[hud.Block, ...] = ()  # figures for the right side; they come first
-    legends: tuple[hud.Legend | None, ...] = ()  # of each panel; None if its channels are colours
+    legends: tuple[hud.Legend | None, ...] = ()  # a panel has none if its channels are colours
     notice: str = ""  # a line at the bottom, or ""
     with_figures: bool = False  # whether room is kept for figures
     text_size: str = "medium"  # see `hud.TEXT_SIZES`

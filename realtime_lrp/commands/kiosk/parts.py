@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.errors import Error, TemporaryError, UnavailableError, first_line, masked
+from realtime_lrp.errors import (
+    DamagedInputError,
+    Error,
+    MissingInputError,
+    TemporaryError,
+    UnavailableError,
+    UsageError,
+    first_line,
+    masked,
+)
 from realtime_lrp.realtime.capture import DARK, FROZEN, Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
@@ -88,6 +97,9 @@ FAILING_S = 30.0  # seconds of errors after which only a new process can help
 LOADING_S = 900.0  # seconds that loading, downloading included, may take
 ASLEEP_S = 2.0  # after a gap this long between two looks waiting for a map starts anew
 OFFLINE_S = 30.0  # seconds until the next try after a failed download of weights
+
+PERMANENT = UsageError, DamagedInputError, MissingInputError, ImportError
+"""Loading errors that no retry mends."""
 
 
 class RelevancePart:
@@ -193,8 +205,8 @@ class RelevancePart:
             if self.engine is None and isinstance(error, UnavailableError):
                 log.warning("the network cannot be loaded, trying again: %s", masked(why))
                 return
-            if self.engine is None and isinstance(error, Error | ImportError):
-                raise  # no retry mends it
+            if self.engine is None and isinstance(error, PERMANENT):
+                raise
         raise broken("network", why)
 
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from importlib.resources import files
+from importlib import resources
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,7 @@ from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.relevance.maps import scale
 from realtime_lrp.relevance.maps.account import TINY
 from realtime_lrp.relevance.maps.targets import class_label, target_words, tidied
-from realtime_lrp.system.files import (
-    atomic_file,
-    atomic_folder,
-    check_folder,
-    check_output,
-    read_limited,
-)
+from realtime_lrp.system import files
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.reader import VideoReader
@@ -79,8 +73,8 @@ EXAMPLE = "example.jpg"
 EXAMPLE_AT = 45  # the frame of the included clip that is shown first
 FILES = {"index.html", "page.js", STYLES, "icon.svg", GRAPH, EXAMPLE, LOCAL.strip("/"), *PARTS}
 
-OWN = files("realtime_lrp.commands.export") / "page"
-SERVE = files("realtime_lrp.commands.serve") / "page"
+OWN = resources.files("realtime_lrp.commands.export") / "page"
+SERVE = resources.files("realtime_lrp.commands.serve") / "page"
 
 IMPORT = re.compile(r'^import \{(.*?)\} from "\./(\w+\.js)";\n', re.M)
 EXPORT = re.compile(r"^export ((?:async )?function|const) (\w+)", re.M)
@@ -103,20 +97,20 @@ def run(
     if runtime and not page:
         raise UsageError("--runtime is for a web page. Expected the name of a folder in -o.")
     if page:
-        check_folder(target, overwrite, FILES)
+        files.check_folder(target, overwrite, FILES)
         of_runtime = _runtime_files(runtime) if runtime else {}
     else:
-        check_output(target, overwrite)
+        files.check_output(target, overwrite)
     data, about = make(config, fixed)
     if page:
-        with atomic_folder(target, overwrite, FILES) as folder:
+        with files.atomic_folder(target, overwrite, FILES) as folder:
             if runtime:
                 (folder / LOCAL).mkdir()
             made = page_files(data, about, config, runtime is not None) | of_runtime
             for name, content in made.items():
                 (folder / name).write_bytes(content)
     else:
-        with atomic_file(target, overwrite) as part:
+        with files.atomic_file(target, overwrite) as part:
             part.write_bytes(data)
     yield (
         f"{about.name}, {about.composite or about.method}, {len(data) / 1e6:.1f} MB, differs by "
@@ -145,7 +139,7 @@ def _runtime_files(runtime: Path) -> dict[str, bytes]:
     """The files of onnxruntime-web in a folder; refuses those of another version."""
     found = {}
     for name, checksum in CHECKSUMS.items():
-        content = read_limited(runtime / name, LARGEST, f"onnxruntime-web {VERSION}")
+        content = files.read_limited(runtime / name, LARGEST, f"onnxruntime-web {VERSION}")
         if sha384(content) != checksum:
             raise DamagedInputError(
                 f"{str(runtime / name)!r} is not the file of onnxruntime-web {VERSION}. Expected "

@@ -127,7 +127,7 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class NamedCall(msgspec.Struct, frozen=True):
     """A function of a module, and its arguments in JSON, which holds any file name."""
 
     module: str
@@ -135,7 +135,7 @@ class Call(msgspec.Struct, frozen=True):
     arguments: str
 
     @classmethod
-    def of(cls, function: Callable[..., Any], *arguments: Any) -> "Call":
+    def of(cls, function: Callable[..., Any], *arguments: Any) -> "NamedCall":
         return cls(function.__module__, function.__qualname__, json.dumps(arguments))
 
     def __call__(self, *further: Any) -> Any:
@@ -407,7 +407,7 @@ def serve(
 class LimitedCall(msgspec.Struct, frozen=True, tag=True):
     """A call with its limits: seconds, bytes."""
 
-    call: Call
+    call: NamedCall
     cpu_s: int
     memory: int
 
@@ -429,7 +429,7 @@ def call_in_child(
     child = Child(module_command("realtime_lrp.system.child"), Returned)
     try:
         with suppress(OSError):  # it has ended, which `expect` tells
-            child.send(LimitedCall(Call.of(function, *arguments), math.ceil(cpu_s), memory))
+            child.send(LimitedCall(NamedCall.of(function, *arguments), math.ceil(cpu_s), memory))
         return json.loads(child.expect(file, Returned, silent_s=WALL_FACTOR * cpu_s).value)
     finally:
         child.close()

@@ -20,11 +20,11 @@ import numpy as np
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
 from realtime_lrp.system.child import (
     Alive,
-    Call,
     Channel,
     Child,
     Failed,
     Logged,
+    NamedCall,
     module_command,
     parent_channel,
     serve,
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class Open(msgspec.Struct, frozen=True, tag=True):
     """Opens a source in place of the last; `data` is its first argument if there is some."""
 
-    call: Call
+    call: NamedCall
     data: bytes
     log_level: int
 
@@ -111,7 +111,7 @@ class PictureProcess:
         if self.child.ended:
             self.child.close()
             self._start()
-        self.send(Open(Call.of(opener, *arguments), data, log.getEffectiveLevel()))
+        self.send(Open(NamedCall.of(opener, *arguments), data, log.getEffectiveLevel()))
 
     def send(self, message: msgspec.Struct) -> None:
         """Sends a message; that the child has ended is shown by the next one from there."""

@@ -64,7 +64,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         seen = region.extract(picture)
         x = engine.network.prepare(seen[None]).numpy()
         (result,) = engine.explain([picture])
-        records = [one for one in engine.explainer.layers(x) if one.output.size]
+        records = [layer for layer in engine.explainer.layers(x) if layer.output.size]
         relevance = result.relevance[None]
         if engine.detects:  # the layers belong to the surest box
             relevance = engine.explainer(x).relevance

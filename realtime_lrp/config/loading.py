@@ -106,7 +106,7 @@ def load(
         if isinstance(keys, dict):
             keys.setdefault(name, value)
     config, details = _validated(tree.values)
-    problems = [*tree.problems, *(schema_problem(one, tree.locations) for one in details)]
+    problems = [*tree.problems, *(schema_problem(detail, tree.locations) for detail in details)]
     for path, error in islice(check(config) if check else (), MAX_PROBLEMS + 1):
         problems += problems_of(path, error, tree.locations)
     if problems:

@@ -105,7 +105,7 @@ class ConceptPipelines:
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
         near = np.zeros((len(batch.regions), 4), np.float32)
         if wanted.near is not None:
-            near[:] = [one.in_input(wanted.near) for one in batch.regions]
+            near[:] = [region.in_input(wanted.near) for region in batch.regions]
         return run(batch.pictures, batch.targets, prior, near, **batch.where)
 
     def give_up(self, wanted: ConceptRequest | None) -> None:

@@ -257,7 +257,7 @@ class Engine(PictureEngine):
           UsageError: the network does not see the configured place.
         """
         pictures, regions, read = self._seen(pictures, targets, regions)
-        aims = [self._where(one, aim) for one in regions] if self.segments else []
+        aims = [self._where(region, aim) for region in regions] if self.segments else []
         own = aim or Aim.of(self.config)
         where = {
             "region": np.stack(aims), "around": np.array([[not own.pixel]]),
@@ -321,12 +321,12 @@ class Engine(PictureEngine):
             try:
                 if output:
                     layer = pipelines.layer(concepts) if concepts else ""
-                    named = any(one.contrasts for one in batch.targets)
+                    named = any(target.contrasts for target in batch.targets)
                     contrast = self.segments and (batch.aim.contrast or named)
                     kinds = self.kinds
                     if contrast:  # a contrast of maps is no share of what started
-                        kinds = tuple(replace(one, tolerance=None) for one in kinds)
-                    each = (explainer.signs_for(one, contrast) for one in batch.targets)
+                        kinds = tuple(replace(kind, tolerance=None) for kind in kinds)
+                    each = (explainer.signs_for(target, contrast) for target in batch.targets)
                     signed = list(zip(kinds, zip(*each, strict=True), strict=True))
                     return self._checked(batch, fetch_results(output, batch, signed, layer))
             except tf.errors.ResourceExhaustedError:

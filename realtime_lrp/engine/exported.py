@@ -182,7 +182,7 @@ class ExportedEngine(PictureEngine):
 
     def scores(self, pictures: np.ndarray, place: int | None = None) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions, uint8 [B, h, w, 3]."""
-        return np.array([self._run(one, None)[0] for one in pictures])
+        return np.array([self._run(picture, None)[0] for picture in pictures])
 
     def layers(self, *_: Any) -> list[Any]:
         raise errors.UsageError(

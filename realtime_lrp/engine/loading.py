@@ -160,7 +160,7 @@ class Finder:
         """The boxes of the things in each picture, uint8 [H, W, 3] RGB, the largest first."""
         size = self._explainer.input_shape[:2]
         fit = self._network.fit
-        regions = [region_of(one.shape[:2], size, fit, aspect) for one in pictures]
+        regions = [region_of(picture.shape[:2], size, fit, aspect) for picture in pictures]
         seen = np.stack([one.extract(p) for one, p in zip(regions, pictures, strict=True)])
         with tf.device(self._device.scope):
             found = self._explainer.boxes(self._network.prepare(seen), self._target)

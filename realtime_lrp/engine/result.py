@@ -366,7 +366,7 @@ def _result_maps(
     """The maps in a row, each for its own picture."""
     strengths, *figures = (tensor.numpy() for tensor in processed)
     signed = [kind[1][picture] for picture in pictures]
-    columns = [*(one.tolist() for one in figures), signed, account.numpy().tolist()]
+    columns = [*(figure.tolist() for figure in figures), signed, account.numpy().tolist()]
     return [
         ResultMap(
             strength, scale, total, magnitude, partial(_fetch, raw, number),

@@ -46,7 +46,7 @@ def best_answer(engine: Engine, result: Result) -> str:
     """The best label, "goldfish  93%"; of boxes all, by their numbers; or the largest classes."""
     if result.segments:
         areas = result.segments.areas()
-        scores = [one for one in areas if one[0] != engine.explainer.background][:3] or areas[:3]
+        scores = [area for area in areas if area[0] != engine.explainer.background][:3] or areas[:3]
     elif result.found is None:
         best = int(np.argmax(result.scores))
         scores = [(best, float(result.scores[best]))]
@@ -54,7 +54,7 @@ def best_answer(engine: Engine, result: Result) -> str:
             return f"{engine.label(best)}  {scores[0][1]:.4g}"
     else:
         boxes = sorted(result.found, key=lambda one: one.number)
-        scores = [(one.label, one.score) for one in boxes]
+        scores = [(box.label, box.score) for box in boxes]
     shares = (f"{share:.0%}" if share >= 0.01 else "<1%" for _, share in scores)
     texts = (f"{engine.label(n)}  {share}" for (n, _), share in zip(scores, shares, strict=True))
     return ", ".join(texts) or nothing_found(result.target, engine.label)

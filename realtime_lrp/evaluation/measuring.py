@@ -257,7 +257,9 @@ class CurveMeter:
         self._pictures = pictures
         self._classes = classes
         deviation = min(pictures.shape[1:3]) * BLUR_SHARE
-        self._blurred = np.stack([cv2.GaussianBlur(one, (0, 0), deviation) for one in pictures])
+        self._blurred = np.stack(
+            [cv2.GaussianBlur(picture, (0, 0), deviation) for picture in pictures]
+        )
         self._whole, self._all_blurred = (
             np.concatenate([
                 self._probabilities(np.bool_(blurred), part)

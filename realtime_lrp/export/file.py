@@ -123,13 +123,13 @@ def written(compute: Compute, inputs: Sequence[tf.TensorSpec], outputs: Sequence
     names = dict[str, str]()
     for op in graph.get_operations():
         if op.type != "NoOp":
-            made = _write(writer, op, [names[one.name] for one in op.inputs])
+            made = _write(writer, op, [names[input_.name] for input_ in op.inputs])
             made = [made] if isinstance(made, str) else made
-            names |= zip((one.name for one in op.outputs), made, strict=False)
+            names |= zip((output.name for output in op.outputs), made, strict=False)
     tensors = [graph.get_tensor_by_name(one) for one in computed]
     for name, tensor in zip(outputs, tensors, strict=True):
         writer.nodes.append(helper.make_node("Identity", [names[tensor.name]], [name]))
-    given = {one.name: one for one in inputs}
+    given = {input_.name: input_ for input_ in inputs}
     results = dict(zip(outputs, tensors, strict=True))
     return writer.graph(_described(given), _described(results))
 
@@ -162,7 +162,7 @@ def frozen(function: Callable[..., Any], *inputs: tf.TensorSpec) -> tuple[tf.Gra
     graph = tf.Graph()
     with graph.as_default():
         tf.graph_util.import_graph_def(tf_optimizer.OptimizeGraph(settings, described), name="")
-    return graph, [one.name for one in constant.outputs]
+    return graph, [output.name for output in constant.outputs]
 
 
 def model_of(graph: Any) -> Any:
@@ -239,5 +239,6 @@ def pictures() -> list[np.ndarray]:
     with VideoReader(ASSETS / "demo.mp4") as reader:
         frames = [one.picture for one in islice(reader, 20, None, 60)][:COMPARED]
     return [
-        np.clip(one + rng.normal(0, NOISE, one.shape), 0, 255).astype(np.uint8) for one in frames
+        np.clip(frame + rng.normal(0, NOISE, frame.shape), 0, 255).astype(np.uint8)
+        for frame in frames
     ]

@@ -56,14 +56,14 @@ def of_slope(slope: Callable[[Writer, str], str]) -> Row:
 def pack(w: Writer, op: tf.Operation, *inputs: str) -> str:
     """Stacks tensors along a new axis."""
     axis = op.get_attr("axis") % op.outputs[0].shape.rank
-    return w.op("Concat", *(w.op("Unsqueeze", one, [axis]) for one in inputs), axis=axis)
+    return w.op("Concat", *(w.op("Unsqueeze", input_, [axis]) for input_ in inputs), axis=axis)
 
 
 def split(w: Writer, op: tf.Operation, *inputs: str) -> list[str]:
     """Takes a tensor apart into pieces along an axis."""
     a, axis = (inputs[0], inputs[2]) if op.type == "SplitV" else (inputs[1], inputs[0])
     along = int(w.values(axis))
-    sizes = [int(one.shape[along]) for one in op.outputs]
+    sizes = [int(output.shape[along]) for output in op.outputs]
     return w.ops("Split", a, sizes, count=len(sizes), axis=along)
 
 
@@ -73,7 +73,7 @@ def _ranges(w: Writer, op: tf.Operation, shape: Sequence[int], *bounds: str) -> 
         op.get_attr(f"{name}_mask")
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     )
-    given = list(zip(*(w.values(one).tolist() for one in bounds), strict=True))
+    given = list(zip(*(w.values(bound).tolist() for bound in bounds), strict=True))
     missing = len(shape) - sum(not (ellipsis | new) >> at & 1 for at in range(len(given)))
     found: list[range] = []
     for at, (begin, end, step) in enumerate(given):
@@ -98,10 +98,10 @@ def strided_slice(w: Writer, op: tf.Operation, a: str, *bounds: str) -> str:
     cut = [axis for axis, one in enumerate(ranges) if one != range(size[axis])]
     if cut:
         stops = [ranges[axis].stop for axis in cut]
-        ends = [np.iinfo(np.int64).min if one < 0 else one for one in stops]
+        ends = [np.iinfo(np.int64).min if stop < 0 else stop for stop in stops]
         steps = [ranges[axis].step for axis in cut]
         a = w.op("Slice", a, [ranges[axis].start for axis in cut], ends, cut, steps)
-    return a if [len(one) for one in ranges] == shape else w.op("Reshape", a, shape)
+    return a if [len(range_) for range_ in ranges] == shape else w.op("Reshape", a, shape)
 
 
 def strided_slice_grad(w: Writer, op: tf.Operation, shape: str, *given: str) -> str:
@@ -109,11 +109,11 @@ def strided_slice_grad(w: Writer, op: tf.Operation, shape: str, *given: str) -> 
     *bounds, gradient = given
     whole = w.values(shape).tolist()
     ranges = _ranges(w, op, whole, *bounds)
-    if any(one.step != 1 for one in ranges):
+    if any(range_.step != 1 for range_ in ranges):
         raise NotImplementedError("of a step other than 1")
     after = [size - one.stop for size, one in zip(whole, ranges, strict=True)]
-    made = w.op("Reshape", gradient, [len(one) for one in ranges])
-    return w.op("Pad", made, [*(one.start for one in ranges), *after])
+    made = w.op("Reshape", gradient, [len(range_) for range_ in ranges])
+    return w.op("Pad", made, [*(range_.start for range_ in ranges), *after])
 
 
 def pad(w: Writer, op: tf.Operation, a: str, edges: str, *value: str) -> str:
@@ -153,12 +153,12 @@ def product(w: Writer, op: tf.Operation, a: str, b: str) -> str:
     b = w.weight(w.values(b)) if w.known(b) else b
     names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
     flips = [bool(op.get_attr(name)) for name in names]
-    left, right = (one.shape for one in op.inputs)
+    left, right = (input_.shape for input_ in op.inputs)
     if left.rank == right.rank == 2:
         source = op.inputs[0].op
         picture = source.type == "Reshape" and source.inputs[0].shape[3:] == left[1:]
         if picture and right[1] == 1 and w.known(b) and not any(flips):
-            whole = next(one for one in reversed(w.nodes) if a in one.output).input[0]
+            whole = next(node for node in reversed(w.nodes) if a in node.output).input[0]
             kernel = w.constant(w.values(b).T[..., None, None])
             return w.op("Reshape", w.op("Conv", w.first(whole), kernel), [left[0], 1])
         return w.op("Gemm", a, b, transA=int(flips[0]), transB=int(flips[1]))

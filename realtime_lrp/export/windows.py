@@ -178,7 +178,7 @@ def _handed_down(
     ]  # fmt: skip
     sums = [w.op("Sum", *terms) for terms in phases if terms]
     sums += [w.op("Mul", sums[0], 0.0)] * (stride - len(sums))  # between windows
-    joined = w.op("Concat", *(w.op("Unsqueeze", one, [axis + 1]) for one in sums), axis=axis + 1)
+    joined = w.op("Concat", *(w.op("Unsqueeze", sum_, [axis + 1]) for sum_ in sums), axis=axis + 1)
     whole = [*shape]
     whole[axis - 1] = length = (count + blocks - 1) * stride
     joined = w.op("Reshape", joined, [1, *whole, -1])

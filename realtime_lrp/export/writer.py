@@ -30,7 +30,7 @@ class Writer:
     def ops(self, kind: str, *inputs: Input, count: int, **attributes: Any) -> list[str]:
         """Adds a node with several outputs; returns their names."""
         outputs = [f"{kind}_{len(self.nodes)}_{number}" for number in range(count)]
-        names = [one if isinstance(one, str) else self._literal(one) for one in inputs]
+        names = [input_ if isinstance(input_, str) else self._literal(input_) for input_ in inputs]
         self.nodes.append(helper.make_node(kind, names, outputs, outputs[0], **attributes))
         return outputs
 
@@ -77,7 +77,7 @@ class Writer:
 
     def graph(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """The graph of described inputs and outputs, with all that outputs depend on."""
-        wanted = {one.name for one in outputs}
+        wanted = {output.name for output in outputs}
         needed = []
         for node in reversed(self.nodes):
             if wanted.intersection(node.output):

@@ -76,7 +76,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
             }
             about = msgspec.convert(fields, cls)
             ends = [*session.get_inputs(), *session.get_outputs()]
-            shapes = {one.name: one.shape for one in ends}
+            shapes = {end.name: end.shape for end in ends}
             if shapes != about.shapes or len(about.labels or ()) not in (0, about.classes):
                 raise msgspec.ValidationError("they are not true of the graph")
             return about

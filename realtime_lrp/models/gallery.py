@@ -268,7 +268,7 @@ def load_gallery(config: Config) -> Gallery:
         names = own
     contents, data = (Contents(network=""), b"") if empty else read_gallery_file(file)
     named = read_names(names) if names else NamesFile()
-    named.check({one.name: one.channels for one in contents.layers}, partly=True)
+    named.check({layer.name: layer.channels for layer in contents.layers}, partly=True)
     return Gallery(contents, data, named)
 
 

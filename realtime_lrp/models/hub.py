@@ -220,7 +220,7 @@ def _check_places(described: dict[str, Any], shown: str) -> None:
     rows, columns = backbone.get("image_shape", [0, 0])[:2]
     if strides and None in (rows, columns):
         raise UsageError(f"{shown} has no fixed input size. Say which: --size 640.", "size")
-    if strides and not sum(rows * columns / one**2 for one in strides) <= MAX_PLACES:
+    if strides and not sum(rows * columns / stride**2 for stride in strides) <= MAX_PLACES:
         raise DamagedInputError(
             f"{shown} looks at more than {MAX_PLACES:,} places of a picture of {rows} x {columns}. "
             "Expected strides of 8 pixels and more."
@@ -274,7 +274,7 @@ def _labels(about: str, classes: int, weights: str | None, hub: ModuleType) -> l
         return None
     left_out = COCO_UNUSED if classes == COCO_CLASSES else ()
     numbers = [one for one in range(COCO_NUMBERS) if one not in left_out]
-    return [hub.utils.coco_id_to_name(one).replace("_", " ") for one in numbers]
+    return [hub.utils.coco_id_to_name(number).replace("_", " ") for number in numbers]
 
 
 def _scaling(model: Any, shown: str) -> Scaling | None:

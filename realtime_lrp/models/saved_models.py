@@ -104,12 +104,14 @@ class GraphMaker:
             known = isinstance(error, CannotReadError)
             why = error if known else f"cannot be computed ({first_line(error)[:200].rstrip('.')})"
             raise DamagedInputError(f"{file} {why}.") from error
-        for one in self.graph.get_operations()[before:]:
-            self.names[one.name] = f"{name}/{one.type}" if one.type in moving else name
+        for operation in self.graph.get_operations()[before:]:
+            self.names[operation.name] = (
+                f"{name}/{operation.type}" if operation.type in moving else name
+            )
 
     def model(self, name: str, ends: Sequence[tf.Tensor]) -> keras.Model:
         """The model of the graph between pictures and some tensors."""
-        outputs = tuple(one.name for one in ends)
+        outputs = tuple(end.name for end in ends)
         shape = (None, *self.shape)
         saved = SavedGraph(self.graph.as_graph_def(), shape, tf.float32, outputs, self.weights)
         return model_of(saved, self.shape, name, self.names)

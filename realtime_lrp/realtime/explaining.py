@@ -123,11 +123,11 @@ class ExplainedFrame:
         if segments := self.result.segments:
             own = self.engine.label(segments.label)
             areas = area_list(self.engine, segments)
-            here = [one for one in areas if one[0] == own] or [(own, 0.0)]
-            return [*here, *(one for one in areas if one[0] != own)][:TOP]
+            here = [area for area in areas if area[0] == own] or [(own, 0.0)]
+            return [*here, *(area for area in areas if area[0] != own)][:TOP]
         if self.boxes is None:
             return top_scores(self.engine.label, self.result.scores, TOP)
-        return [(self.engine.label(one.label), one.score) for one in self.boxes]
+        return [(self.engine.label(box.label), box.score) for box in self.boxes]
 
 
 class SteadyShares:

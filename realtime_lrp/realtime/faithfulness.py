@@ -110,7 +110,7 @@ class Probe:
         generators = np.random.default_rng(self._pictures // KEPT), *[self._rng] * (DRAWS - 1)
         self._pictures += 1
         choices = [strongest, *(rng.permutation(weight.size)[:count] for rng in generators)]
-        chosen = [np.isin(np.arange(weight.size), one).reshape(grid) for one in choices]
+        chosen = [np.isin(np.arange(weight.size), choice).reshape(grid) for choice in choices]
         blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
         pictures = []
         for patches in chosen:

@@ -154,7 +154,9 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, target: TargetTensors) -> TargetTe
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:
     """A variable for each weight that the functions capture, by the id of its tensor."""
-    handles = {id(one.handle): one for function in traced for one in function.variables}
+    handles = {
+        id(variable.handle): variable for function in traced for variable in function.variables
+    }
     weights: dict[int, tf.Variable] = {}
     for function in traced:
         for tensor in function.captured_inputs:

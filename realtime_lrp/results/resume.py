@@ -34,7 +34,7 @@ def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any])
             settings[section].pop(key)
     files = [source] if source else []
     models = [config.model, *filter(None, [config.input.follow])]
-    for named in (file for one in models for file in (one.name, one.weights, one.labels)):
+    for named in (file for model in models for file in (model.name, model.weights, model.labels)):
         if named and Path(named).is_file():
             files.append(Path(named))
     try:

@@ -62,7 +62,9 @@ class Features:
         self, pictures: Sequence[np.ndarray], rng: np.random.Generator
     ) -> list[np.ndarray]:
         """Features of pictures and of changed copies: float32 [1 + CHANGES, features] each."""
-        copies = [[one, *(changed(one, rng) for _ in range(CHANGES))] for one in pictures]
+        copies = [
+            [picture, *(changed(picture, rng) for _ in range(CHANGES))] for picture in pictures
+        ]
         vectors = self.model.predict_on_batch(self.network.prepare(np.stack([*chain(*copies)])))
         return [*np.reshape(vectors, (len(pictures), 1 + CHANGES, -1))]
 
@@ -97,8 +99,8 @@ class Lesson:
 
     def begin(self, number: int) -> Showing:
         """Begins a showing of a class."""
-        self.showings = [one for one in self.showings if one.vectors]
-        for one in [one for one in self.showings if one.number == number][: 1 - KEPT]:
+        self.showings = [showing for showing in self.showings if showing.vectors]
+        for one in [showing for showing in self.showings if showing.number == number][: 1 - KEPT]:
             one.pictures.clear()
         self.showings.append(Showing(number))
         return self.showings[-1]
@@ -106,16 +108,18 @@ class Lesson:
     def counts(self) -> list[int]:
         """How many pictures of each class were shown."""
         return [
-            sum(len(one.vectors) for one in self.showings if one.number == number)
+            sum(len(showing.vectors) for showing in self.showings if showing.number == number)
             for number in range(len(self.classes))
         ]
 
     def pictures_aside(self) -> dict[str, list[np.ndarray]]:
         """The pictures kept aside, of the classes that have some: `KEPT` of each showing."""
         found: dict[str, list[np.ndarray]] = {}
-        for one in self.showings:
-            if one.aside and one.pictures:
-                found.setdefault(self.classes[one.number], []).extend([*one.pictures][-one.aside :])
+        for showing in self.showings:
+            if showing.aside and showing.pictures:
+                found.setdefault(self.classes[showing.number], []).extend(
+                    [*showing.pictures][-showing.aside :]
+                )
         return found
 
     def advices(self) -> Iterator[str]:
@@ -131,14 +135,14 @@ class Lesson:
     def complete(self) -> "Lesson":
         """The lesson without the classes that have too few pictures."""
         kept = [number for number, count in enumerate(self.counts()) if count >= FEWEST]
-        shown = [one for one in self.showings if one.number in kept]
+        shown = [showing for showing in self.showings if showing.number in kept]
         shown = [replace(one, number=kept.index(one.number)) for one in shown]
         return Lesson([self.classes[number] for number in kept], shown)
 
     def remembered(self) -> list[tuple[int, np.ndarray]]:
         """The vectors of up to about `REMEMBERED` pictures of each class, showing by showing."""
         steps = [-(-count // REMEMBERED) for count in self.counts()]
-        shown = [one for one in self.showings if one.vectors]
+        shown = [showing for showing in self.showings if showing.vectors]
         return [(one.number, np.stack(one.vectors[:: steps[one.number]])) for one in shown]
 
     def train(self, aside: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -147,7 +151,7 @@ class Lesson:
         `aside`: also from the pictures kept aside. Classes count alike, however many pictures they
         have. Done by hand, because Keras keeps 2.6 MB of each model that it has trained.
         """
-        ends = [len(one.vectors) - (0 if aside else one.aside) for one in self.showings]
+        ends = [len(showing.vectors) - (0 if aside else showing.aside) for showing in self.showings]
         shown = [(s.number, s.vectors[:end]) for s, end in zip(self.showings, ends, strict=True)]
         x = np.concatenate([vectors for _, several in shown for vectors in several])
         y = np.repeat([number for number, _ in shown], [sum(map(len, v)) for _, v in shown])
@@ -176,11 +180,11 @@ class Lesson:
     def right(self, kernel: np.ndarray, bias: np.ndarray) -> list[tuple[int, int]]:
         """For each class: how many pictures kept aside are named rightly, and their number."""
         found = [(0, 0)] * len(self.classes)
-        for one in self.showings:
-            for vectors in one.vectors[len(one.vectors) - one.aside :]:
-                right, asked = found[one.number]
+        for showing in self.showings:
+            for vectors in showing.vectors[len(showing.vectors) - showing.aside :]:
+                right, asked = found[showing.number]
                 named = int(np.argmax(vectors[0] @ kernel + bias))
-                found[one.number] = right + (named == one.number), asked + 1
+                found[showing.number] = right + (named == showing.number), asked + 1
         return found
 
 

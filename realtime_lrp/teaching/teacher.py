@@ -101,7 +101,7 @@ class Teacher:
             elif self.lesson.showings:
                 last = self.lesson.showings.pop().number
                 if key == FORGET:
-                    kept = (one for one in self.lesson.showings if one.number != last)
+                    kept = (showing for showing in self.lesson.showings if showing.number != last)
                     self.lesson.showings = list(kept)
                 self._shown = ""
                 self._changed = True
@@ -137,7 +137,7 @@ class Teacher:
         """The same for a page: key, name and count of each class; what is shown, and was last."""
         pairs = zip(self.keys.items(), self.lesson.counts(), strict=True)
         classes = [(key, name, count) for (key, name), count in pairs]
-        numbers = [one.number for one in self.lesson.showings[-1:]]
+        numbers = [showing.number for showing in self.lesson.showings[-1:]]
         last = self.lesson.classes[numbers[0]] if numbers else ""
         return {"classes": classes, "shown": self._shown, "doing": self._doing, "last": last}
 

@@ -79,7 +79,7 @@ def _parts(elements: Sequence[Element], width: int, font: int) -> list[hud.Strip
                 size = max(MIN_FONT, round(scale * font))
                 size = shrunk(size, MIN_FONT, lambda size: widest(text, size) <= width)  # noqa: B023
                 lines = [text] if one_line else wrapped(text, width, size)
-                parts += [hud.line(fitted(one, width, size), "", size, colour) for one in lines]
+                parts += [hud.line(fitted(line, width, size), "", size, colour) for line in lines]
             case Gap(scale):
                 parts.append(hud.Strip(round(font * scale)))
             case hud.Bar():

@@ -252,7 +252,7 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Strip
                 return [line(entry.name, entry.value, size, DIM, colour)]
             values = _lines(entry.value, width, size)
             name = line(entry.name, "", size, DIM)
-            return [name, *(line("", one, size, DIM, colour) for one in values)]
+            return [name, *(line("", value, size, DIM, colour) for value in values)]
         case Headline():
             size = letters.scaled(ANSWER_SCALE)
             named = _kept_lines(entry.name, entry.longest, width, size)

@@ -35,7 +35,7 @@ class Follower:
         size = painted.overlays[0].alpha.shape[::-1]
         self._map_pixels = _grid(*size)
         self._scale = np.divide(size, then.shape[::-1], dtype=np.float32)
-        self._layers = [_layer(one) for one in painted.overlays]
+        self._layers = [_layer(overlay) for overlay in painted.overlays]
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def __call__(self, picture: np.ndarray) -> Painted:
@@ -55,7 +55,7 @@ class Follower:
             _with_layer(overlay, cv2.remap(layer, where, None, cv2.INTER_LINEAR), found)
             for overlay, layer in zip(self._painted.overlays, self._layers, strict=True)
         )
-        outlines = [self._outline(one, flow, certain) for one in self._painted.outlines]
+        outlines = [self._outline(outline, flow, certain) for outline in self._painted.outlines]
         lost = frozenset(n for n, one in enumerate(outlines) if one is None)
         moved = Painted(picture, tuple(overlays), tuple(filter(None, outlines)), lost)
         drawn, left = (float(one.overlays[0].alpha.sum()) for one in (self._painted, moved))

@@ -223,7 +223,7 @@ class Artist:
                     lay_into(tile, overlay)
             draw_outlines(tile, outlines, scene.picture.shape)
             if number == len(scene.panels[:1]):  # the shares belong to the first map
-                outlines = tuple(one._replace(below="") for one in outlines)
+                outlines = tuple(outline._replace(below="") for outline in outlines)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:
@@ -237,9 +237,9 @@ class Artist:
         picture = scene.picture
         rows, columns = box[3] - box[1], box[2] - box[0]
         maps_fit = all(
-            x1 - x0 >= one.alpha.shape[1] and y1 - y0 >= one.alpha.shape[0]
-            for one in overlays
-            for x0, y0, x1, y1 in [one.box]
+            x1 - x0 >= overlay.alpha.shape[1] and y1 - y0 >= overlay.alpha.shape[0]
+            for overlay in overlays
+            for x0, y0, x1, y1 in [overlay.box]
         )
         if maps_fit and picture.shape[0] <= rows and picture.shape[1] <= columns:
             return picture

@@ -98,7 +98,7 @@ class Exchange:
     def picture_wanted(self) -> bool:
         """Whether somebody waits for a picture newer than the newest one here."""
         newest = self.picture.number if self.picture else 0
-        return any(not one.sent and one.shows == newest for one in tuple(self.viewers))
+        return any(not viewer.sent and viewer.shows == newest for viewer in tuple(self.viewers))
 
     def publish(self, jpeg: bytes, captured: float) -> None:
         """Offers a picture to everybody who is ready for it."""

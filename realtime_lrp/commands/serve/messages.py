@@ -269,23 +269,23 @@ def concepts_message(
         "shown": True,
         "layer": panel.title,
         "layers": layers,
-        "without_pictures": [one for one in layers if one not in with_pictures],
+        "without_pictures": [layer for layer in layers if layer not in with_pictures],
         "with_pictures": panel.with_pictures,
         "why": panel.note or panel.warning,
         "rows": [
             {
-                "channel": one.channel, "name": one.name, "percent": one.figure,
-                "bar": round(min(abs(one.share), 1.0), 3), "against": one.share < 0,
-                "examples": one.channel in known and bool(known[one.channel].relevant),
-                "followed": one.followed,
+                "channel": row.channel, "name": row.name, "percent": row.figure,
+                "bar": round(min(abs(row.share), 1.0), 3), "against": row.share < 0,
+                "examples": row.channel in known and bool(known[row.channel].relevant),
+                "followed": row.followed,
             }
-            for one in rows
+            for row in rows
         ],
     }  # fmt: skip
     height, width, _ = panel.picture.shape
     size = max(1, round(MAP_ROWS * width / height)), MAP_ROWS
     region = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
-    maps = [map_over(region, one.drawn, panel.look) for one in rows]
+    maps = [map_over(region, row.drawn, panel.look) for row in rows]
     picture = encode_picture(".jpg", np.hstack(maps), quality=QUALITY) if maps else b""
     return join_message(fields, picture)
 
@@ -298,7 +298,7 @@ def examples(gallery: Gallery | None, layer: str, channel: str) -> bytes:
         return b""
     size = EXAMPLE_SIDE, EXAMPLE_SIDE
     pictures = [
-        np.pad(cv2.resize(one, size, interpolation=cv2.INTER_AREA), GAP, constant_values=GROUND)
-        for one in gallery.pictures(layer, number)[:EXAMPLES]
+        np.pad(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), GAP, constant_values=GROUND)
+        for picture in gallery.pictures(layer, number)[:EXAMPLES]
     ]
     return encode_picture(".jpg", np.hstack(pictures), quality=QUALITY) if pictures else b""

@@ -244,10 +244,10 @@ class _Http(H11Protocol):
 
     def _make_room(self) -> None:
         strangers = [
-            one
-            for one in self.connections
-            if isinstance(one, _Http) and not one.transport.is_closing()
-            if not (one.scope and "role" in one.scope)
+            connection
+            for connection in self.connections
+            if isinstance(connection, _Http) and not connection.transport.is_closing()
+            if not (connection.scope and "role" in connection.scope)
         ]
         if len(strangers) > MOST_STRANGERS:
             min(strangers, key=lambda one: one._since).transport.abort()

@@ -104,7 +104,7 @@ def read_onnx(path: Path, output: str | None) -> OnnxFile:
         raise ValueError(f"its outputs {listed} do not depend on its pictures")
     read = {name for node in nodes for name in node.input}
     values = _arrays({name: one for name, one in arrays.items() if name in read}, path)
-    about = {one.key: one.value for one in model.metadata_props}
+    about = {prop.key: prop.value for prop in model.metadata_props}
     return OnnxFile(nodes, values, pictures, shape, whole, outputs, chosen, found[0], about)
 
 
@@ -112,7 +112,7 @@ def _pictures(graph: Any, arrays: dict[str, Any]) -> tuple[str, tuple[int | None
     """The only input that is no constant: its name, its shape, whether it has whole numbers."""
     inputs = [one for one in graph.input if one.name not in arrays]
     if len(inputs) != 1:
-        names = ", ".join(repr(one.name[:100]) for one in inputs[:10]) or "none"
+        names = ", ".join(repr(input_.name[:100]) for input_ in inputs[:10]) or "none"
         raise ValueError(f"it has the inputs {names}. Expected a single one: pictures")
     described = inputs[0].type.tensor_type
     shape = tuple(one.dim_value if one.dim_value > 0 else None for one in described.shape.dim)
@@ -183,7 +183,7 @@ def _before_choices(
         if weighted or weighs.intersection(node.output):
             weighs.update(read)
     how = ""
-    ends = [one for one in outputs if one in of_picture]
+    ends = [output for output in outputs if output in of_picture]
     for node in nodes:
         read = of_picture.intersection(node.input)
         first = node.op_type in CHOICES and read and not weighs.intersection(node.output)
@@ -193,7 +193,7 @@ def _before_choices(
         if first or chosen.intersection(node.input):
             chosen.update(filter(None, node.output))
             ends += [one for one in node.input if one in read and one not in chosen]
-    return list(dict.fromkeys(one for one in ends if one not in chosen)), how
+    return list(dict.fromkeys(end for end in ends if end not in chosen)), how
 
 
 def label(node: Any) -> str:
@@ -211,10 +211,10 @@ def _check(node: Any, shown: str) -> None:
         (WHOLE.match(kind),
          "computes with quantised numbers. Expected floating ones: quantise the network with "
          "QuantizeLinear and DequantizeLinear around its layers (QDQ), or export it as it was."),
-        (any(one.type in (one.GRAPH, one.GRAPHS) for one in attributes),
+        (any(attribute.type in (attribute.GRAPH, attribute.GRAPHS) for attribute in attributes),
          "repeats or chooses other nodes (control flow). Expected a network without: export it "
          "with fixed sizes, or simplify it (onnxsim)."),
-        (any(one.t.data_location == onnx.TensorProto.EXTERNAL for one in attributes),
+        (any(attribute.t.data_location == onnx.TensorProto.EXTERNAL for attribute in attributes),
          f"holds a constant in another file. {EXPECTED}"),
         (domain not in ("", "ai.onnx") and not (domain == MICROSOFT and row_of(kind, domain)),
          f"is {kind[:100]!r} of the domain {domain[:100]!r}, which is for one program or "

@@ -217,7 +217,7 @@ def _refuse_grids(outputs: Outputs, size: tuple[int, int]) -> None:
         if len(x.axes) == 3 and 1 <= len(wide := [one for one in x.shape if one > 1]) <= 2
     ]
     listed = ", ".join(f"{name!r} {list(x.shape)}" for name, x in [*outputs.items()][:6])
-    shared = [one for one in places if one >= COARSE and places.count(one) > 1]
+    shared = [place for place in places if place >= COARSE and places.count(place) > 1]
     if shared:
         why = f"several outputs have values for the same {shared[0]} places"
     maps = [x for x in outputs.values() if len(x.axes) == 4 and min(x.shape[2:]) > 1]
@@ -242,10 +242,10 @@ def _kinds(tensor: tf.Tensor, axis: int) -> list[str]:
     operation = tensor.op
     size = tensor.shape[axis]
     if operation.type == "ConcatV2":
-        parts = [_kinds(one, axis) for one in operation.inputs[:-1]]
+        parts = [_kinds(input_, axis) for input_ in operation.inputs[:-1]]
         if int(_known(operation.inputs[-1])) == axis:
             return [*itertools.chain(*parts)]
-        return parts[0] if all(one == parts[0] for one in parts) else ["ConcatV2"] * size
+        return parts[0] if all(part == parts[0] for part in parts) else ["ConcatV2"] * size
     if (place := _place(tensor, axis)) is not None:
         before, own, first = place
         return _kinds(before, own)[first : first + size]
@@ -271,13 +271,13 @@ def _columns(tensor: tf.Tensor, axis: int, first: int, stop: int) -> tf.Tensor:
         along = int(_known(operation.inputs[-1]))
         parts = []
         at = 0
-        for one in operation.inputs[:-1]:
+        for input_ in operation.inputs[:-1]:
             if along != axis:
-                parts.append(_columns(one, axis, first, stop))
+                parts.append(_columns(input_, axis, first, stop))
                 continue
-            size = one.shape[axis]
+            size = input_.shape[axis]
             if first < at + size and at < stop:
-                parts.append(_columns(one, axis, max(first - at, 0), min(stop - at, size)))
+                parts.append(_columns(input_, axis, max(first - at, 0), min(stop - at, size)))
             at += size
         return parts[0] if len(parts) == 1 else tf.concat(parts, along)
     if (place := _place(tensor, axis)) is not None:
@@ -330,9 +330,9 @@ def _before_activation(tensor: tf.Tensor, kind: str) -> tf.Tensor | None:
     if operation.type not in MOVES:
         return None
     read: list[tf.Tensor] = []
-    for one in operation.inputs:
-        constant = tf.get_static_value(one) is not None
-        found = one if constant else _before_activation(one, kind)
+    for input_ in operation.inputs:
+        constant = tf.get_static_value(input_) is not None
+        found = input_ if constant else _before_activation(input_, kind)
         if found is None:
             return None
         read.append(found)

@@ -33,7 +33,7 @@ def squeeze(node: OnnxNode) -> Value:
     axes = node.integers(1, "axes")
     if axes is None:
         axes = [n for n, size in enumerate(x.shape) if size == 1]
-    gone = {x.axis(one) for one in axes}
+    gone = {x.axis(axis) for axis in axes}
     return x.reshaped([size for n, size in enumerate(x.shape) if n not in gone])
 
 
@@ -54,19 +54,19 @@ def transpose(node: OnnxNode) -> Value:
 
 def concat(node: OnnxNode) -> Value:
     """Tensors one after the other along an axis; constants are the same for each picture."""
-    first = next(one for one in node.values if isinstance(one, Tensor))
+    first = next(value for value in node.values if isinstance(value, Tensor))
     return joined(node, node.values, first.axis(node.get("axis", 0)))
 
 
 def joined(node: OnnxNode, values: Sequence[Value], axis: int) -> Tensor:
     """Tensors and constants one after the other along an axis."""
     tensors = aligned(values, axis)
-    batch = next(tf.shape(one.held)[0] for one in tensors if tf.is_tensor(one.held))
+    batch = next(tf.shape(tensor.held)[0] for tensor in tensors if tf.is_tensor(tensor.held))
     parts = [
-        one.held
-        if tf.is_tensor(one.held)
-        else tf.broadcast_to(node.keep(one.held), [batch, *one.held.shape[1:]])
-        for one in tensors
+        tensor.held
+        if tf.is_tensor(tensor.held)
+        else tf.broadcast_to(node.keep(tensor.held), [batch, *tensor.held.shape[1:]])
+        for tensor in tensors
     ]
     return tensors[0].holding(tf.concat(parts, tensors[0].axes[axis]))
 

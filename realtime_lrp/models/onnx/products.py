@@ -71,8 +71,8 @@ def einsum(node: OnnxNode) -> Value:
     """A product by an equation."""
     equation = node.get("equation", "").replace(" ", "")
     parts = re.fullmatch("([a-zA-Y]+)(?:,([a-zA-Y]+))?->([a-zA-Y]+)", equation)
-    *labels, output = (one for one in parts.groups() if one) if parts else ("",)
-    if [len(term) for term in labels] != [len(one.shape) for one in node.values]:
+    *labels, output = (group for group in parts.groups() if group) if parts else ("",)
+    if [len(term) for term in labels] != [len(value.shape) for value in node.values]:
         raise CannotReadError(f"computes {equation!r}. Expected a result of one or two tensors")
     read = []
     operands = []
@@ -165,7 +165,7 @@ def _normalised(
     """Mean 0 (not RMSNormalization) and deviation 1 from `axis` on; then gamma and beta."""
     x, *arrays = aligned([x, *(one for one in (gamma, beta) if one is not None)])
     # without axes of size 1 in front: TensorFlow joins some norms to one that reads vectors
-    shapes = ([*dropwhile((1).__eq__, one.held.shape)] for one in arrays)
+    shapes = ([*dropwhile((1).__eq__, array.held.shape)] for array in arrays)
     read = (node.keep(one.held.reshape(to)) for one, to in zip(arrays, shapes, strict=True))
     scale, shift = (None if one is None else next(read) for one in (gamma, beta))
     held = x.held
@@ -226,8 +226,8 @@ def attention(node: OnnxNode) -> Value:
             for one, n in zip(parts, heads, strict=True)
         ]
     q, k, v = parts
-    others = any(one is not None for one in node.inputs[4:]) or node.outputs > 1
-    if others or {len(one.axes) for one in parts} != {4} or q.shape[1] % k.shape[1]:
+    others = any(input_ is not None for input_ in node.inputs[4:]) or node.outputs > 1
+    if others or {len(part.axes) for part in parts} != {4} or q.shape[1] % k.shape[1]:
         raise CannotReadError("is attention with a past, lengths or further outputs")
     if times := q.shape[1] // k.shape[1] - 1:
         numbers = np.repeat(np.arange(k.shape[1]), times + 1)

@@ -192,7 +192,7 @@ class _OnnxReader(GraphMaker):
 
     def _outputs(self, node: Any) -> Sequence[Value]:
         inputs = [self.values[name] if name else None for name in node.input]
-        if not any(isinstance(one, Tensor) for one in inputs):
+        if not any(isinstance(input_, Tensor) for input_ in inputs):
             return self._computed(node, inputs)
         row = row_of(node.op_type, node.domain)
         if row is None:
@@ -217,7 +217,7 @@ class _OnnxReader(GraphMaker):
         kind = node.op_type
         version = self.file.version
         if kind == "Range":  # exporters write arrays of one number too
-            inputs = [np.reshape(np.asarray(one), ()) for one in inputs]
+            inputs = [np.reshape(np.asarray(input_), ()) for input_ in inputs]
         # a convolution of single pixels is one of a table of positions, as in EdgeNeXt
         pixels = kind == "Conv" and inputs[1].shape[2:] == (1, 1)
         border = any(any(one.ints) for one in node.attribute if one.name == "pads")
@@ -291,7 +291,7 @@ def _entries(node: Any, values: dict[str, np.ndarray], version: int) -> int:
         opset_imports=[onnx.helper.make_opsetid("", version)],
     )  # fmt: skip
     slow = node.op_type in SLOW
-    total = sum(one.size for one in values.values()) if slow else 0
+    total = sum(value.size for value in values.values()) if slow else 0
     for one in found.values():
         shape = one.tensor_type.shape.dim
         if not (one.tensor_type.HasField("shape") and all(n.HasField("dim_value") for n in shape)):

@@ -68,7 +68,7 @@ def _scales_and_sizes(node: OnnxNode, before: list[int]) -> tuple[list[float], l
     scales = node.constant(1 if node.kind == "Upsample" or node.version < 11 else 2, "scales")
     sizes = node.constant(3, "sizes")
     if sizes is not None and sizes.size:
-        wanted = [int(one) for one in sizes]
+        wanted = [int(size) for size in sizes]
         quotients = [new / old for new, old in zip(wanted, before, strict=True)]
         policy = node.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":

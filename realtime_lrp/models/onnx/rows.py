@@ -104,7 +104,7 @@ def where(node: OnnxNode) -> Value:
     condition, *both = node.values
     if isinstance(condition, np.ndarray) and condition.all() == condition.any():
         chosen = both[0 if condition.all() else 1]
-        shapes = [one.shape for one in node.values]
+        shapes = [value.shape for value in node.values]
         if isinstance(chosen, Tensor) and chosen.shape == np.broadcast_shapes(*shapes):
             return chosen
     return of_entries(node)
@@ -213,7 +213,7 @@ def quantised_product(node: OnnxNode) -> Value:
     size = int(node.get("block_size", 32))
     depth = int(node.get("K", 0))
     outputs = int(node.get("N", 0))
-    if bits not in (4, 8) or any(one is not None for one in node.inputs[4:5]):
+    if bits not in (4, 8) or any(input_ is not None for input_ in node.inputs[4:5]):
         raise CannotReadError(f"has weights of {bits} bits, or groups in another order")
 
     def unpacked(values: np.ndarray, shape: list[int]) -> np.ndarray:
@@ -266,7 +266,7 @@ def fused_attention(node: OnnxNode) -> Value:
             ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
             parts = [node.sum(*pair) for pair in zip(parts, np.split(bias, ends), strict=True)]
     others = [*node.inputs[3 if node.kind == "Attention" else 4 : 5], *node.inputs[6:]]
-    if any(one is not None for one in others):
+    if any(other is not None for other in others):
         raise CannotReadError("is attention with a past, or with lengths")
     heads = int(node.get("num_heads", 1))
     own = {"q_num_heads": heads, "kv_num_heads": heads, "scale": node.get("scale", 0.0),

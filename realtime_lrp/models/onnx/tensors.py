@@ -93,7 +93,7 @@ class Tensor:
 
     def with_held(self, *numbers: int) -> "Tensor":
         """The same with these of ONNX's axes held, although their size may be 1."""
-        return self.held_as(*(one for one in numbers if not self.axes[one]), *self.order)
+        return self.held_as(*(number for number in numbers if not self.axes[number]), *self.order)
 
     def reshaped(self, shape: Sequence[int]) -> "Tensor":
         """The same entries, in ONNX's order, in another shape."""
@@ -112,7 +112,7 @@ class Tensor:
         groups = sorted(
             (order.index(axes[0]), axes, made) for axes, made in zip(old, new, strict=True) if axes
         )
-        if [one for _, axes, _ in groups for one in axes] != order:
+        if [axis for _, axes, _ in groups for axis in axes] != order:
             return self.held_as(*sorted(order)).reshaped(shape)
         kept = [one for *_, made in groups for one in made]
         held = self.held
@@ -128,18 +128,20 @@ Value = Tensor | np.ndarray
 
 def aligned(values: Sequence[Value], along: int | None = None) -> list[Tensor]:
     """Tensors and constants, held with the same axes as ONNX broadcasts; one axis may differ."""
-    tensors = [one if isinstance(one, Tensor) else Tensor.of_constant(one) for one in values]
-    rank = max(len(one.axes) for one in tensors)
-    tensors = [one.with_rank(rank) for one in tensors]
-    of_picture = [one for one in tensors if not isinstance(one.held, np.ndarray)]
+    tensors = [
+        value if isinstance(value, Tensor) else Tensor.of_constant(value) for value in values
+    ]
+    rank = max(len(tensor.axes) for tensor in tensors)
+    tensors = [tensor.with_rank(rank) for tensor in tensors]
+    of_picture = [tensor for tensor in tensors if not isinstance(tensor.held, np.ndarray)]
     order = max(of_picture, key=lambda one: math.prod(one.shape)).order
-    for number, sizes in enumerate(zip(*(one.shape for one in tensors), strict=True)):
+    for number, sizes in enumerate(zip(*(tensor.shape for tensor in tensors), strict=True)):
         if number != along and len({*sizes} - {1}) > 1:
-            shapes = " and ".join(str(list(one.shape)) for one in tensors)
+            shapes = " and ".join(str(list(tensor.shape)) for tensor in tensors)
             raise CannotReadError(f"joins the shapes {shapes}")
         if number not in order and (number == along or max(sizes) > 1):
             order.insert(0, number)
-    return [one.held_as(*order) for one in tensors]
+    return [tensor.held_as(*order) for tensor in tensors]
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class OnnxNode:
     @property
     def values(self) -> list[Value]:
         """The inputs that are not left out."""
-        return [one for one in self.inputs if one is not None]
+        return [input_ for input_ in self.inputs if input_ is not None]
 
     def tensor(self, position: int) -> Tensor:
         """An input that depends on the picture."""
@@ -206,11 +208,11 @@ class OnnxNode:
     def broadcast(self, compute: Callable[..., tf.Tensor], *values: Value) -> Tensor:
         """A function of the entries of tensors and constants, which are broadcast."""
         tensors = aligned(values)
-        sizes = zip(*(one.held.shape[1:] for one in tensors), strict=True)
+        sizes = zip(*(tensor.held.shape[1:] for tensor in tensors), strict=True)
         whole = [1, *map(max, sizes)]
 
         read = []
-        for held in (one.held for one in tensors):
+        for held in (tensor.held for tensor in tensors):
             if isinstance(held, np.ndarray):
                 # TensorFlow broadcasts along few axes by turns
                 wide = np.broadcast_to(held, whole) if len(whole) > 5 else held
@@ -220,8 +222,8 @@ class OnnxNode:
 
     def sum(self, x: Tensor, *others: Value | None) -> Tensor:
         """The sum of a tensor and what is not left out."""
-        for one in others:
-            x = x if one is None else self.broadcast(tf.add, x, one)
+        for other in others:
+            x = x if other is None else self.broadcast(tf.add, x, other)
         return x
 
 

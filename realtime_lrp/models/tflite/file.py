@@ -96,8 +96,8 @@ class TfliteFile:
 
     def arrays(self) -> dict[int, np.ndarray]:
         """The constants that operations read; floating numbers, and quantised ones, as float32."""
-        made = {self.picture, -1, *(n for one in self.operations for n in one.outputs)}
-        numbers = {n for one in self.operations for n in one.inputs} - made
+        made = {self.picture, -1, *(n for operation in self.operations for n in operation.outputs)}
+        numbers = {n for operation in self.operations for n in operation.inputs} - made
         shapes = [self.tensor(number).shape for number in numbers]
         refuse_beyond_memory(4 * sum(map(math.prod, shapes)), "The .tflite file")
         return {number: self._array(number) for number in numbers}

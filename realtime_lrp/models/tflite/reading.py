@@ -78,7 +78,7 @@ class _TfliteReader(GraphMaker):
                 "has no rule.\nConvert the network without it, or add a row to ROWS in "
                 "models/tflite (docs/extending.md)"
             )
-        inputs = [None if one < 0 else self.values[one] for one in operation.inputs]
+        inputs = [None if input_ < 0 else self.values[input_] for input_ in operation.inputs]
         made = self.file.tensor(operation.outputs[0])
         shape = None if -1 in made.signature[1:] else made.shape
         node = TfliteNode(operation.kind, operation.options, shape, self.keep)
@@ -87,7 +87,7 @@ class _TfliteReader(GraphMaker):
         clipped = operation.kind in CLIPPED and made.ends is not None and made.ends[0] == 0
         if fused := node.get("fusedActivationFunction") or int(clipped):
             outputs[0] = FUSED[fused](outputs[0])
-        if max(math.prod(one.shape) for one in outputs) > MAX_ENTRIES * BATCH:
+        if max(math.prod(output.shape) for output in outputs) > MAX_ENTRIES * BATCH:
             raise CannotReadError(f"computes more than {MAX_ENTRIES:,} numbers for one picture")
         return outputs
 

@@ -128,7 +128,7 @@ def strided_slice(node: TfliteNode, x: Any, *ends: Any) -> tf.Tensor:
     if (axis := batch_axis(x)) is not None and not masks[2] & 1:
         if masks[2] or masks[3] & (2 << axis) - 1 or masks[4] >> axis & 1:
             raise CannotReadError("slices the axis of the pictures")
-        masks[:2] = [one | 1 << axis for one in masks[:2]]
+        masks[:2] = [mask | 1 << axis for mask in masks[:2]]
     return tf.strided_slice(x, *ends, *masks)
 
 
@@ -142,12 +142,12 @@ def joined(join: Callable[..., tf.Tensor]) -> Row:
     """Makes the row of tensors one after the other; a constant is the same for each picture."""
 
     def row(node: TfliteNode, *inputs: Any) -> tf.Tensor:
-        batch = next((shape_of(one)[0] for one in inputs if batch_axis(one) == 0), None)
+        batch = next((shape_of(input_)[0] for input_ in inputs if batch_axis(input_) == 0), None)
         parts = [
-            tf.broadcast_to(node.keep(one), [batch, *one.shape[1:]])
-            if isinstance(one, np.ndarray) and batch is not None
-            else one
-            for one in inputs
+            tf.broadcast_to(node.keep(input_), [batch, *input_.shape[1:]])
+            if isinstance(input_, np.ndarray) and batch is not None
+            else input_
+            for input_ in inputs
         ]
         return join(parts, node.get("axis"))
 
@@ -172,7 +172,9 @@ def of_tensors(function: Callable[..., tf.Tensor], **options: str) -> Row:
     """Makes the row of a function of tensors; `options` has what the schema calls its options."""
 
     def row(node: TfliteNode, *inputs: Any) -> tf.Tensor:
-        tensors = [node.keep(one) if isinstance(one, np.ndarray) else one for one in inputs]
+        tensors = [
+            node.keep(input_) if isinstance(input_, np.ndarray) else input_ for input_ in inputs
+        ]
         return function(*tensors, **{name: node.get(one) for name, one in options.items()})
 
     return row

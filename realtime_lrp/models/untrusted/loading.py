@@ -341,7 +341,9 @@ def _by_name(layer: keras.Layer, names: Sequence[str]) -> list[keras.Variable]:
     for name in names:
         *path, kind = name.removesuffix(":0").split("/")
         owners = ["_".join(path[n:]) for n in range(len(path))]  # a name may have had a "/"
-        pairs = [(one, own) for one in owners for own in (kind, kind.removeprefix("depthwise_"))]
+        pairs = [
+            (owner, own) for owner in owners for own in (kind, kind.removeprefix("depthwise_"))
+        ]
         found += [known[pair] for pair in pairs if pair in known][:1]
     return found if len(names) == len({id(weight) for weight in found}) == len(found) else []
 

@@ -81,8 +81,8 @@ def read_saved_model(folder: Path, output: str | None = None) -> SavedGraph:
             )
         info, function, position = _signature(saved, output)
         graph = _Flat(saved).of(function, position)
-        constants = [one.attr["value"].tensor for one in graph.nodes if one.op == "Const"]
-        claimed = sum(_bytes(one.tensor_shape, one.dtype) for one in constants)
+        constants = [node.attr["value"].tensor for node in graph.nodes if node.op == "Const"]
+        claimed = sum(_bytes(constant.tensor_shape, constant.dtype) for constant in constants)
         limit = max(SMALL_BYTES, MAX_EXPANSION * len(data))
         if claimed > limit:
             raise ValueError(f"its constants claim {claimed:,} bytes, more than {limit:,}")

@@ -102,7 +102,7 @@ def toggle_panel(state: ViewerState, name: str) -> ViewerState:
     if name == state.choice.name:
         return state.with_notice(f"{name} is the main map")
     hidden = name in state.named_panels and state.tiled
-    others = (one for one in state.named_panels if one != name)
+    others = (panel for panel in state.named_panels if panel != name)
     panels = (*others,) if hidden else (*others, name)
     return replace(state, panels=panels, tiled=bool(panels)).with_choice()
 
@@ -131,7 +131,7 @@ def change_layer(state: ViewerState, by: int) -> ViewerState:
         return state.with_notice("there are no layers to choose from")
     known = facts.described_layers
     present = shown.layer or facts.concept_layer
-    layers = [one for one in facts.concept_layers if one in known or one == present]
+    layers = [layer for layer in facts.concept_layers if layer in known or layer == present]
     # the configuration may name another one
     number = layers.index(present) + by if present in layers else len(layers) - 1
     if 0 <= number < len(layers):

@@ -59,13 +59,13 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     if not bars:  # a value, which is no share of anything
         return [shown]
     own = explained.answers[0][0] if explained.result.segments else bars[0].name
-    best = next((one for one in bars if one.name == own), Bar(own, 0))
+    best = next((bar for bar in bars if bar.name == own), Bar(own, 0))
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len)
     is_lrp = engine.config.lrp.method == "lrp"  # whose rules say nothing to lay people
     method = Row("method", "LRP" if is_lrp else tidied(engine.name))
     untaught = [UNTAUGHT] if engine.config.model.weights == "random" else []
     why = hud.Line(problem or _why(explained), f"why: “{longest}”", warn=bool(problem))
-    large = [replace(one, scale=PRESENTED_SCALE) for one in bars if one is not best]
+    large = [replace(bar, scale=PRESENTED_SCALE) for bar in bars if bar is not best]
     if boxes and len(boxes) > 1:
         return [(replace(best, scale=PRESENTED_SCALE), *large), (*untaught, why, method)]
     named = {engine.label(index) for index in explained.result.target.classes}
@@ -144,7 +144,7 @@ def answer_bars(explained: ExplainedFrame) -> Block:
         )
     if explained.boxes is not None:
         boxes = sorted(explained.boxes, key=lambda one: one.number)  # steady
-        return tuple(bar(one.label, one.score, colour=colour_of(one)) for one in boxes)
+        return tuple(bar(box.label, box.score, colour=colour_of(box)) for box in boxes)
     if engine.explainer.classes == 1:  # a value, which is no share of anything
         return tuple(Row(label, f"{value:.4g}") for label, value in explained.answers)
     best = np.argsort(-scores)[:TOP].tolist()
@@ -228,7 +228,7 @@ def _sides(explained: ExplainedFrame) -> list[str]:
     target = explained.result.target
     if (segments := explained.result.segments) and segments.contrast:
         names = (class_name(explained.engine, one) for one in (segments.label, segments.other))
-        return [one if one == "the others" else f"“{one}”" for one in names]
+        return [name if name == "the others" else f"“{name}”" for name in names]
     if not target.contrasts:
         return []
     named = [f"“{explained.engine.label(index)}”" for index in target.classes]

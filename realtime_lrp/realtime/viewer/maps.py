@@ -159,7 +159,7 @@ class ConceptView:
 def sorted_rows(before: Sequence[int], ranks: Mapping[int, float]) -> list[int]:
     """The channels, largest rank first; none moves past one that is not `SWAPPED` times smaller."""
     order = [one for one in before if one in ranks]
-    order += [one for one in ranks if one not in before]
+    order += [rank for rank in ranks if rank not in before]
     for _ in order:
         for n in range(1, len(order)):
             if ranks[order[n]] > SWAPPED * ranks[order[n - 1]]:

@@ -114,7 +114,9 @@ class NetworkView:
             explained = drawn = None  # the map does not belong on this picture
         elif explained and drawn and not fits(explained, frame):
             # empty maps, without boxes, on the first picture of another file: it gets its maps soon
-            empty = (replace(one, alpha=np.zeros_like(one.alpha)) for one in drawn.overlays)
+            empty = (
+                replace(overlay, alpha=np.zeros_like(overlay.alpha)) for overlay in drawn.overlays
+            )
             explained = None
             drawn = Painted(frame.value, tuple(empty))
         if explained and own and explained.request.mask is state.request.mask:
@@ -247,7 +249,7 @@ class NetworkView:
             explainer = engine.explainer
             layers = engine.concepts.layers
             gallery = engine.gallery
-            described = (one for one in layers if gallery and gallery.described(one))
+            described = (layer for layer in layers if gallery and gallery.described(layer))
             self._known = engine
             self._facts = NetworkFacts(
                 labels=tuple(map(engine.label, range(explainer.classes))),

@@ -70,7 +70,7 @@ def paint_on_canvas(state: ViewerState, start: Pixel, end: Pixel, cover: bool) -
 def frame_region(state: ViewerState, start: Pixel, end: Pixel) -> ViewerState:
     """Lets the network see a rectangle alone, between two places of the canvas on one picture."""
     state = replace(state, framing=False)
-    box = next((one for one in state.pictures if contains(one, *start)), None)
+    box = next((picture for picture in state.pictures if contains(picture, *start)), None)
     if box is None or min(abs(end[0] - start[0]), abs(end[1] - start[1])) < DRAG:
         return state.with_notice("no rectangle was drawn")
     low, high = np.reshape(box, (2, 2))
@@ -235,7 +235,7 @@ def _pixel(shape: tuple[int, ...], box: Box, at: Pixel) -> Pixel:
 
 def _pixel_at(state: ViewerState, at: Pixel) -> Pixel | None:
     """The pixel of the picture that is drawn there; None beside it."""
-    box = next((one for one in state.pictures if contains(one, *at)), None)
+    box = next((picture for picture in state.pictures if contains(picture, *at)), None)
     return _pixel(state.shown.value.shape, box, at) if box and state.shown else None
 
 

@@ -192,7 +192,11 @@ class ViewerState(DrawnView):
         choice = replace(self.request.choice, **changes)
         main = choice.with_composite(self.choice.composite)
         without = {main.name, choice.method, *self.facts.unsuited}
-        also = tuple(one for one in self.named_panels if one not in without) if self.tiled else ()
+        also = (
+            tuple(panel for panel in self.named_panels if panel not in without)
+            if self.tiled
+            else ()
+        )
         return self.with_request(choice=replace(choice, also=also))
 
     def with_notice(self, text: str, seconds: float = NOTICE_S) -> "ViewerState":

@@ -155,7 +155,10 @@ class View:
         self._note_counts()
         if self.first.relevance.engine is None:
             return []
-        return [one.stats.summary(one.name if one.first else "") for one in self._networks]
+        return [
+            network.stats.summary(network.name if network.first else "")
+            for network in self._networks
+        ]
 
     def _note_counts(self) -> None:
         stats = self.first.stats

@@ -115,7 +115,9 @@ class ConceptViews(LayerViews):
         if self._grids.grid(graph.outputs()[last]) is None:
             return last
         dense = (node for node in graph.nodes if isinstance(node.step, Dense))
-        read = ((node.layer, one.step) for node in dense for one in graph.readers(node.output))
+        read = (
+            (node.layer, reader.step) for node in dense for reader in graph.readers(node.output)
+        )
         hidden = {
             layer
             for layer, step in read

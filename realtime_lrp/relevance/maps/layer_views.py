@@ -192,7 +192,9 @@ class LayerViews:
         self, x: np.ndarray | tf.Tensor, target: Targets | None, *arrays: np.ndarray
     ) -> None:
         """Refuses scores or maps, one entry for each picture or target, that hold NaN or Inf."""
-        finite = np.all([np.isfinite(one.reshape(len(one), -1).sum(1)) for one in arrays], axis=0)
+        finite = np.all(
+            [np.isfinite(array.reshape(len(array), -1).sum(1)) for array in arrays], axis=0
+        )
         for number in np.flatnonzero(~finite).tolist():
             own = [target[number]] if is_sequence(target) else target
             raise self.not_finite(x[number : number + 1] if len(x) > 1 else x, own)

@@ -77,7 +77,7 @@ def _through_relus(masked: bool) -> Callable[[Plan], Back]:
 
 
 def _rectifiers(graph: Graph, options: Options) -> set[int]:
-    steps = ((one.output, one.step) for one in graph.nodes)
+    steps = ((node.output, node.step) for node in graph.nodes)
     found = {number for number, step in steps if isinstance(step, Activation) and step.rectifies}
     if not found:
         raise UsageError(

@@ -186,7 +186,10 @@ class Graph:
         """Tensors of a batch made of pictures, int32 [N], of another one; numbers stay."""
         # whole numbers may say where a picture begins in its batch: `forward` computes them anew
         kept = {n: one.ref() for n, one in tensors.items() if not one.dtype.is_integer}
-        found = {one: tf.gather(one.deref(), pictures) for one in dict.fromkeys(kept.values())}
+        found = {
+            fromkey: tf.gather(fromkey.deref(), pictures)
+            for fromkey in dict.fromkeys(kept.values())
+        }
         return {n: found[one] for n, one in kept.items()}
 
     def _dtype(self, number: int) -> tf.DType:
@@ -210,7 +213,7 @@ class Graph:
     def finite(self, tensors: dict[int, tf.Tensor]) -> tf.Tensor:
         """Whether outputs of layers with weights are finite, bool [B]: a ReLU turns NaN into 0."""
         outputs = [tensors[node.output] for node in self.with_weights] or [tensors[self.output]]
-        sums = [steps.sum_of_each(one) for one in outputs]
+        sums = [steps.sum_of_each(output) for output in outputs]
         return tf.reduce_all(tf.math.is_finite(sums), 0)
 
     def scores(self, tensors: Numbered) -> tf.Tensor:
@@ -225,7 +228,7 @@ class Graph:
         """How many numbers the tensors of one picture of (rows, columns) hold."""
         picture = tf.TensorSpec([1, *size, self.input_shape[-1]], tf.float32)
         forward = tf.function(self.forward, autograph=False).get_concrete_function(picture)
-        return sum(math.prod(one.shape) for one in forward.structured_outputs.values())
+        return sum(math.prod(output.shape) for output in forward.structured_outputs.values())
 
     def backward(
         self, tensors: Numbered, begin: tf.Tensor, back: Back,

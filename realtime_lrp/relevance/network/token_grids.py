@@ -100,12 +100,14 @@ class TokenGrids:
         left = {number}
         while left:
             readers = self._graph.readers(left.pop())
-            moved = {one.output for one in readers if isinstance(one.step, Move | BY_ENTRY)}
+            moved = {
+                reader.output for reader in readers if isinstance(reader.step, Move | BY_ENTRY)
+            }
             products = (
-                isinstance(one.step, traced_steps.MatrixProduct)
-                or (isinstance(one.step, traced_steps.WeightedSum) and one.kind in PRODUCTS)
-                for one in readers
-                if one.output not in moved
+                isinstance(reader.step, traced_steps.MatrixProduct)
+                or (isinstance(reader.step, traced_steps.WeightedSum) and reader.kind in PRODUCTS)
+                for reader in readers
+                if reader.output not in moved
             )
             if not readers or not all(products):
                 return False
@@ -159,13 +161,13 @@ class TokenGrids:
                 return None
             with tf.init_scope():  # also while a function is traced
                 there, back = (
-                    step.forward(*(tf.constant(sign * one) for one in numbers)).numpy()
+                    step.forward(*(tf.constant(sign * number) for number in numbers)).numpy()
                     for sign in (1, -1)
                 )
             return _Cells(size, np.where(there == -back, there, 0))
         scales = isinstance(step, traced_steps.WeightedSum) and node.kind in SCALINGS
         if isinstance(step, BY_ENTRY | SEVERAL) or scales:
-            alike = [one for one in numbers if one.shape == shape]
+            alike = [number for number in numbers if number.shape == shape]
             agree = all(one is alike[0] or np.array_equal(one, alike[0]) for one in alike)
             return _Cells(size, alike[0]) if alike and agree else None
         if isinstance(step, Dense) and len(shape) > 2:

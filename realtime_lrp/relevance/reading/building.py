@@ -179,7 +179,9 @@ class _Called:
     def tensors(self) -> list[keras.KerasTensor]:
         """The tensors that depend on the picture, each once."""
         leaves = keras.tree.flatten((self.args, self.kwargs or {}))
-        return list({id(one): one for one in leaves if keras.utils.is_keras_tensor(one)}.values())
+        return list(
+            {id(leave): leave for leave in leaves if keras.utils.is_keras_tensor(leave)}.values()
+        )
 
     def compute(self, *values: tf.Tensor) -> Any:
         """Calls the layer as in inference, with values for its `tensors`."""
@@ -199,7 +201,7 @@ class _Called:
     def trace(self) -> Trace:
         """Traces the call."""
         layer = self.layer
-        if any(None in one.shape[1:] for one in self.tensors):
+        if any(None in tensor.shape[1:] for tensor in self.tensors):
             raise UnsupportedLayerError(
                 layer, "it has no rule of its own, and its operations are known for pictures "
                 "of one size only. Build the model with keras.Input((height, width, channels))",
@@ -300,7 +302,7 @@ class _Builder:
         _require_finite(layer)
         arguments = node.arguments.args, node.arguments.kwargs
         called = _Called(layer, *keras.tree.map_structure(self._sized, arguments))
-        left_open = any(None in one.shape[1:] for one in node.outputs)  # by the nested model
+        left_open = any(None in output.shape[1:] for output in node.outputs)  # by the nested model
         if left_open and not any(None in one.shape[1:] for one in called.tensors):
             found = layer.compute_output_spec(*called.args, **called.kwargs or {})
             for tensor, sized in zip(node.outputs, keras.tree.flatten(found), strict=True):

@@ -108,8 +108,8 @@ def _misread(call: LayerCall, own: np.ndarray, expected: np.ndarray) -> DamagedI
 def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
     """Refuses a traced layer whose nodes compute something else, or that mixes pictures."""
     pictures = [noise(tensor, 2) for tensor in inputs]
-    same_first = [tf.concat([one[:1], _other(one[1:])], 0) for one in pictures]
-    same_last = [tf.concat([_other(one[:1]), one[1:]], 0) for one in pictures]
+    same_first = [tf.concat([picture[:1], _other(picture[1:])], 0) for picture in pictures]
+    same_last = [tf.concat([_other(picture[:1]), picture[1:]], 0) for picture in pictures]
     computed = call.by_layer(pictures)
     tolerance = max(map(_tolerance, computed), default=TOLERANCE)
     ours, firsts, lasts = map(call.by_nodes, (pictures, same_first, same_last))

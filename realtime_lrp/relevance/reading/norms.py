@@ -45,15 +45,19 @@ def candidates(
                 least = len(parts)
                 for _ in range(2):  # a product and a sum with constants
                     output = parts[-1].outputs[0]
-                    readers = [one for one in output.consumers() if one.name in needed]
+                    readers = [
+                        consumer for consumer in output.consumers() if consumer.name in needed
+                    ]
                     if len(readers) != 1 or readers[0].type not in ("Add", "AddV2", "Mul"):
                         break
-                    read = [one.name for one in readers[0].inputs if one.name in of_picture]
+                    read = [
+                        input_.name for input_ in readers[0].inputs if input_.name in of_picture
+                    ]
                     if readers[0].outputs[0].shape != output.shape or read != [output.name]:
                         break
                     parts.append(readers[0])
                 found.append(Candidate(root, parts, least))
-                taken.update(one.name for one in parts)
+                taken.update(part.name for part in parts)
     return found
 
 
@@ -64,7 +68,7 @@ def _parts(
     parts: list[tf.Operation] = []
     inside: set[str] = set()
     for operation in operations:
-        read = {one.name for one in operation.inputs if one.name in of_picture}
+        read = {input_.name for input_ in operation.inputs if input_.name in of_picture}
         if parts and not read & inside:
             continue
         if operation.type not in PARTS or not read <= inside | {root.name}:
@@ -72,7 +76,7 @@ def _parts(
         parts.append(operation)
         inside.add(operation.outputs[0].name)
         names = {one.name for one in parts}
-        readers = {one.name for part in parts[:-1] for one in part.outputs[0].consumers()}
+        readers = {consumer.name for part in parts[:-1] for consumer in part.outputs[0].consumers()}
         meets = any(one.type in ROOTS for one in parts) and readers & needed <= names
         if meets and operation.outputs[0].shape == root.shape:
             return parts

@@ -100,7 +100,7 @@ def or_choice(row: Row) -> Row:
 
 def movement(reader: Reader, operation: tf.Operation) -> Values:
     """Moves, repeats or picks entries; relevance goes to where they come from."""
-    shape, *others = (one.shape for one in operation.outputs)
+    shape, *others = (output.shape for output in operation.outputs)
     tensor, *more = reader.from_picture(operation)
     if not others and not more and shape.rank and shape[0] % BATCH:
         return [Turned(reader.unmoved(tensor), reader.compute(operation))]
@@ -309,7 +309,7 @@ def batch_norm(reader: Reader, operation: tf.Operation) -> Values:
     if operation.get_attr("is_training"):
         raise CannotReadError("normalises by the pictures of the batch (training)")
     held = products.read_feature_maps(reader, operation)
-    scale, offset, mean, variance = (reader.constant(one) for one in operation.inputs[1:])
+    scale, offset, mean, variance = (reader.constant(input_) for input_ in operation.inputs[1:])
     scale = scale * tf.math.rsqrt(variance + operation.get_attr("epsilon"))
     step = steps.Affine(scale, offset - mean * scale)
     return [*reader.append(operation, [step], [held]), *[None] * (len(operation.outputs) - 1)]

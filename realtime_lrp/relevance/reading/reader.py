@@ -68,8 +68,8 @@ class Reader:
                 of_picture.update(tensor.name for tensor in operation.outputs)
         needed, skipped = self._needed(of_picture)
         norms = candidates(operations, of_picture, needed) if self.trace.flat else []
-        by_output = {one.operations[-1].name: one for one in norms}
-        single = needed - {part.name for one in norms for part in one.operations}
+        by_output = {norm.operations[-1].name: norm for norm in norms}
+        single = needed - {part.name for norm in norms for part in norm.operations}
         outputs: list[int | None] = []
         try:
             for operation in operations:
@@ -105,7 +105,7 @@ class Reader:
         while left:
             tensor = left.pop()
             call = self.trace.calls.get(tensor.name)
-            if call and all(one.name in of_picture for one in call.inputs):
+            if call and all(input_.name in of_picture for input_ in call.inputs):
                 if call not in calls:
                     calls.append(call)
                     left += call.inputs
@@ -235,7 +235,7 @@ class Reader:
         def compute(*inputs: tf.Tensor) -> tf.Tensor:
             batch = tf.shape(inputs[0])[0] * BATCH // first
             given = iter(inputs)
-            read = [next(given) if one is None else one(batch) for one in operands]
+            read = [next(given) if operand is None else operand(batch) for operand in operands]
             moved = zip(read, turned, strict=True)
             result = run(*(a if one is None else one.move(a) for a, one in moved))
             return result[index] if isinstance(result, list | tuple) else result
@@ -249,7 +249,7 @@ class Reader:
         """Appends steps in a row that compute an output of an operation, which names the nodes."""
         name = self.trace.names.get(operation.name)
         name = name or self._joined(self.trace.places.get(operation.name), operation.type)
-        read = tuple(one.number for one in inputs)
+        read = tuple(input_.number for input_ in inputs)
         number = self.graph.append(name, operation.type, steps, read)
         self.numbers.update(range(number - len(steps) + 1, number + 1))
         self.made.add(operation.outputs[output].name)

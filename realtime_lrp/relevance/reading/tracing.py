@@ -175,13 +175,13 @@ def bytes_of_outputs(operation: tf.Operation, values: Sequence[tf.Tensor]) -> in
     Shapes that the trace does not know follow from inputs that hold sizes.
     """
     outputs = operation.outputs
-    if not all(one.shape.is_fully_defined() for one in outputs):
+    if not all(output.shape.is_fully_defined() for output in outputs):
         with tf.Graph().as_default():
             inputs = [
-                tf.constant(one.numpy())
-                if one.shape.num_elements() <= MAX_SIZES
-                else tf.compat.v1.placeholder(one.dtype, one.shape)
-                for one in values
+                tf.constant(value.numpy())
+                if value.shape.num_elements() <= MAX_SIZES
+                else tf.compat.v1.placeholder(value.dtype, value.shape)
+                for value in values
             ]
             outputs = tf.nest.flatten(compute_of(operation)(*inputs))
     return sum(map(bytes_of, outputs))
@@ -199,11 +199,13 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
         raise CannotReadError("is none of tf.raw_ops")
     inputs = operation.op_def.input_arg
     from_inputs = {
-        name for one in inputs for name in (one.type_attr, one.number_attr, one.type_list_attr)
+        name
+        for input_ in inputs
+        for name in (input_.type_attr, input_.number_attr, input_.type_list_attr)
     }
     names = (attribute.name for attribute in operation.op_def.attr)
     attributes = [name for name in names if name not in from_inputs and name[0] != "_"]
-    named = _python_names(operation.type, (*(one.name for one in inputs), *attributes))
+    named = _python_names(operation.type, (*(input_.name for input_ in inputs), *attributes))
     fixed = {named[name]: operation.get_attr(name) for name in attributes}
     lengths = {}  # lengths of inputs that are lists
     for one in inputs:
@@ -215,10 +217,10 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
     def compute(*values: tf.Tensor) -> Any:
         left = iter(values)
         arguments = {
-            named[one.name]: list(itertools.islice(left, lengths[one.name]))
-            if one.name in lengths
+            named[input_.name]: list(itertools.islice(left, lengths[input_.name]))
+            if input_.name in lengths
             else next(left)
-            for one in inputs
+            for input_ in inputs
         }
         return function(**arguments, **fixed)
 
@@ -237,10 +239,10 @@ def _updated(values: tf.Tensor, update: tf.Tensor, begin: tf.Tensor) -> tf.Tenso
 def _python_names(kind: str, names: tuple[str, ...]) -> dict[str, str]:
     """The names in `tf.raw_ops` of inputs and attributes; a few differ from the operation's own."""
     signature = inspect.signature(getattr(tf.raw_ops, kind))
-    parameters = [one for one in signature.parameters if one != "name"]
-    others = [one for one in parameters if one not in names]
-    renamed = [one for one in names if one not in parameters]
-    return {**{one: one for one in names}, **dict(zip(renamed, others, strict=True))}
+    parameters = [parameter for parameter in signature.parameters if parameter != "name"]
+    others = [parameter for parameter in parameters if parameter not in names]
+    renamed = [name for name in names if name not in parameters]
+    return {**{name: name for name in names}, **dict(zip(renamed, others, strict=True))}
 
 
 AS_ACTIVATION = {
@@ -260,7 +262,7 @@ def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     shape = tuple(operation.outputs[0].shape)
     if any(isinstance(value, Turned) for value in inputs):
         raise CannotReadError(MIXES)
-    read = [Chain(one, tf.identity) if isinstance(one, Held) else one for one in inputs]
+    read = [Chain(input_, tf.identity) if isinstance(input_, Held) else input_ for input_ in inputs]
     parts = [one for one in read if isinstance(one, Chain)]
     root = parts[0].root
     if any(part.root != root for part in parts) or root.shape != shape:
@@ -269,7 +271,7 @@ def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     operands = [one.compute if isinstance(one, Chain) else of_any_batch(one, shape) for one in read]
 
     def computed(a: tf.Tensor) -> tf.Tensor:
-        return compute(*(one(a) if callable(one) else one for one in operands))
+        return compute(*(operand(a) if callable(operand) else operand for operand in operands))
 
     types = tuple(kind for part in parts for kind in part.types)
     constants = len(parts) < len(inputs) or any(part.constants for part in parts)

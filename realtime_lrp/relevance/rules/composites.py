@@ -75,7 +75,10 @@ class Composite:
 
     def rules(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Rule]:
         """Output number of each layer with weights of the graph, with its contexts -> its rule."""
-        return {one.output: self.rule(one, contexts[one.output]) for one in graph.with_weights}
+        return {
+            weight.output: self.rule(weight, contexts[weight.output])
+            for weight in graph.with_weights
+        }
 
     def absorbing(
         self, graph: Graph, contexts: Mapping[int, LayerContext], absorb_bias: bool | None = None,

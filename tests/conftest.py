@@ -44,10 +44,7 @@ MOST_WORKERS = 4  # each takes up to 3 GB
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The whole suite runs in a process per core and one more, as some tests wait for others.
-
-    Chosen files and long tests run in this process (0).
-    """
+    """A process per core and one more for the whole suite, this one for chosen files."""
     chosen = config.args != config.getini("testpaths") or config.option.collectonly
     if chosen or "not release" not in config.option.markexpr:
         return 0
@@ -77,11 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Explainers are compiled no more, but for files of tests that ask for `compiled`.
-
-    Weights are looked through in this process. What is imported by now is looked through for
-    garbage no more: that took an eighth of all.
-    """
+    """No explainer is compiled any more, and what is imported is not searched for garbage."""
     uncompiled.begin()
     if hdf5_check := sys.modules.get("realtime_lrp.models.untrusted.hdf5_check"):
         hdf5_check.call_in_child = lambda file, function, *words, **limits: function(*words)
@@ -92,11 +85,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A file of tests depends on no other that this process has run before.
-
-    Not in its random weights, and not in what was measured of this machine, which decides on the
-    precision. What outlives it is looked through for garbage no more, as at the beginning.
-    """
+    """Random weights and the measured precision do not depend on files that ran before."""
     from realtime_lrp.engine import measured
 
     if keras := sys.modules.get("keras"):
@@ -110,17 +99,11 @@ def _one_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _whole_run(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What programs keep for their user is not kept for the one who runs the tests.
-
-    Matplotlib's list of fonts is: it takes seconds to make.
-
-    Relevance threads freeze nothing: unfreezing it would let each search all of TensorFlow.
-    Programs that tests start do freeze, as they do for users.
-    """
+    """Programs keep nothing in the user's folders but Matplotlib's fonts: seconds to make."""
     os.environ.setdefault("MPLCONFIGDIR", os.path.expanduser("~/.cache/matplotlib"))
     for kind in ("STATE", "CACHE"):
         os.environ[f"XDG_{kind}_HOME"] = str(tmp_path_factory.mktemp(kind.lower()))
-    machine.leave_out_of_collection = lambda: None
+    machine.leave_out_of_collection = lambda: None  # unfreezing would search TensorFlow
 
 
 def _levels() -> dict[str, int]:
@@ -130,7 +113,6 @@ def _levels() -> dict[str, int]:
 
 
 def _inherited() -> dict[str, str]:
-    """Variables of threads and of Python."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -146,12 +128,7 @@ STOPS = [one for one in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, one)]
 
 @pytest.fixture(autouse=True)
 def _same_process(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What commands change of their process does not outlive a test, so any order will do.
-
-    Levels and files of the log, what Ctrl-C and SIGTERM do, variables and limits. A process that
-    ignores Ctrl-C, or has other variables, forks no children. What is warned of once in a process
-    is warned of in each test. No thread goes on to compute. Weights begin with a file's SEED.
-    """
+    """Logs, signals, variables, limits and threads do not outlive a test, so any order will do."""
     if seed := getattr(request.module, "SEED", 0):
         sys.modules["keras"].utils.set_random_seed(seed)
     if canonise := sys.modules.get("realtime_lrp.relevance.network.canonise"):
@@ -213,7 +190,6 @@ def compiled() -> Iterator[None]:
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """Random numbers, the same in every run."""
     return np.random.default_rng(20)
 
 

@@ -66,7 +66,6 @@ def slowed(source, path, factor=10, count=60):
 
 
 def write_picture(path, picture):
-    """Writes a picture with OpenCV."""
     assert cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
     return path
 
@@ -80,7 +79,6 @@ def damage(path, rng):
 
 
 def times_of(path):
-    """The presentation time of each frame of a file, in seconds."""
     return [float(time) for time in frame_times(path)]
 
 
@@ -145,7 +143,6 @@ def _tone(stream, seconds, offset_s):
 
 
 def frames_of(path):
-    """The pictures of a recording as it is read here."""
     with VideoReader(path) as reader:
         return [frame.picture for frame in reader]
 
@@ -169,10 +166,7 @@ def sound_of(path):
 
 
 def code_in(picture):
-    """The text of a QR code; "" if there is none.
-
-    OpenCV's detector overlooks 2 to 10 of 100 codes at one size, and none of 750 at five.
-    """
+    """The text of a QR code, or ""; OpenCV overlooks up to a tenth at one size, none at five."""
     detector = cv2.QRCodeDetector()
     sizes = (cv2.resize(picture, None, fx=by, fy=by) for by in (1, 2, 3, 0.7, 0.5))
     return next(filter(None, (detector.detectAndDecode(one)[0] for one in sizes)), "")

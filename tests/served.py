@@ -23,24 +23,16 @@ TOKEN = "a-token-of-22-or-more-letters"
 
 
 class StandIn:
-    """Stands for what explains pictures of visitors' cameras: answers with what `reply` makes.
-
-    Attributes:
-      pictures: what visitors have sent; b"harm" ends the connection.
-      joined: how many are there.
-      reply: (number of the visitor's picture, the picture) -> answer; None: no answers.
-    """
+    """Stands for what explains visitors' pictures; `reply` makes answers, b"harm" is refused."""
 
     def __init__(self, reply=None):
         self.pictures, self.joined, self.reply = [], 0, reply
 
     def join(self, answer):
-        """A visitor who has sent nothing yet."""
         self.joined += 1
         return [0, answer]
 
     def put(self, visitor, jpeg):
-        """Takes a picture."""
         self.pictures.append(jpeg)
         visitor[0] += 1
         if self.reply:
@@ -48,19 +40,11 @@ class StandIn:
         return jpeg != b"harm"
 
     def leave(self, visitor):
-        """Somebody goes."""
         self.joined -= 1
 
 
 class Served:
-    """A server without a viewer behind it; a thread stands for the render loop.
-
-    Attributes:
-      exchange: what it serves.
-      messages: what clients have sent.
-      visitors: takes the pictures of visitors' cameras.
-      gallery: that of the channels.
-    """
+    """A server without a viewer behind it; a thread stands for the render loop."""
 
     def __init__(self, port, names=(), token=TOKEN, visitors=None, tls=None):
         self.exchange, self.tokens, self.messages = Exchange(), Tokens(token), []
@@ -83,7 +67,6 @@ class Served:
             self.exchange.run_jobs()
 
     def publish(self, brightness):
-        """Offers a plain picture."""
         picture = np.full((48, 64, 3), brightness, np.uint8)
         self.exchange.publish(encode_picture(".jpg", picture), time.monotonic())
 
@@ -103,7 +86,6 @@ class Served:
         return answer.status, answer.headers, body
 
     def socket(self, token=TOKEN, role=None, **options):
-        """A WebSocket as a page opens it."""
         token = self.tokens[role] if role else token
         return connect(f"ws://127.0.0.1:{self.port}/ws?token={token}", **options)
 

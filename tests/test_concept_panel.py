@@ -11,11 +11,7 @@ from viewer import LOOK, Viewer, answer, engine_of, event_named, explained_frame
 from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.boxes import drawable
-from realtime_lrp.engine.concept_pipelines import (
-    NO_LAYERS,
-    NOT_LRP,
-    ConceptPipelines,
-)
+from realtime_lrp.engine.concept_pipelines import NO_LAYERS, NOT_LRP, ConceptPipelines
 from realtime_lrp.engine.result import (
     NOT_FINITE,
     TOP,

@@ -448,14 +448,12 @@ def value(random):
 
 
 def yaml(random):
-    """What looks like YAML."""
     tokens = [*NAMES, *WORDS[::9], *"\n\n\n::: ,,{}[]'\"#&*!|>%@`?-\t", ": ", "\n  ", "- "]
     count = random.randint(0, 40)
     return "".join(random.choice([random.choice(tokens), value(random)]) for _ in range(count))
 
 
 def mutated(random, lines):
-    """YAML with a few of its lines changed."""
     lines = list(lines)
     for _ in range(random.randint(1, 3)):
         place = random.randrange(len(lines))
@@ -473,7 +471,6 @@ def mutated(random, lines):
 
 
 def assignment(random):
-    """A `--set`."""
     key = random.choice(KEYS)
     legal = random.choice(re.findall(r"[\w.+-]+", config.describe(key)))
     return f"{key}={random.choice([value(random), legal, yaml(random)])}"

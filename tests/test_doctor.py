@@ -160,10 +160,7 @@ def machine(tmp_path, monkeypatch):
 
 
 class Filmed(Source):
-    """A camera with pictures of one colour, so many seconds after each other by a clock of its own.
-
-    With None for the seconds none ever comes.
-    """
+    """A camera of one colour with a picture every so many seconds of its own clock, or none."""
 
     alive = True
     described = "camera 0, 64 x 48, 30 fps, YUYV"

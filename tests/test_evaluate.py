@@ -55,7 +55,6 @@ def photos(tmp_path, rng):
 
 @pytest.fixture
 def with_boxes(photos, tmp_path):
-    """A function that writes boxes and returns the options for photos and boxes."""
 
     def words(boxes):
         file = tmp_path / "boxes.json"
@@ -370,7 +369,6 @@ def test_bad_options_and_files(case, run, halves, photos, with_boxes, tmp_path, 
 
 @pytest.fixture
 def masks(rng):
-    """Ten objects on pictures of 12 x 15."""
     return rng.random((10, 12, 15)) < np.linspace(0.05, 0.9, 10)[:, None, None]
 
 

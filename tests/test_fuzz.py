@@ -25,13 +25,11 @@ from realtime_lrp.video.streams import Stream
 
 
 def check(kind, count, seed):
-    """None does harm; some are taken and some refused."""
     taken, refused = tried(kind, count, seed)
     assert taken + refused == count and (count < 50 or min(taken, refused) > 0), (taken, refused)
 
 
 def hostile(names):
-    """Tries hostile cameras in a process of their own; its process."""
     return subprocess.Popen(
         [sys.executable, "-m", "fuzz.streams", *names],
         cwd=Path(__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -40,11 +40,7 @@ from realtime_lrp.view.window import Mouse
 
 
 class OpenFiles:
-    """Notes, a hundred times a second, the files that a process and its children can write.
-
-    Attributes:
-      files: the paths that were seen.
-    """
+    """Notes, a hundred times a second, the files that a process and its children can write."""
 
     def __init__(self, pid):
         self._pid, self.files, self._stop = pid, set(), threading.Event()
@@ -52,7 +48,6 @@ class OpenFiles:
         self._thread.start()
 
     def stop(self):
-        """Ends; returns the files."""
         self._stop.set()
         self._thread.join()
         return self.files
@@ -157,18 +152,13 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
 
 
 def is_ours(file):
-    """Whether a file is one of ours.
-
-    Others are Matplotlib's list of fonts, what TensorFlow prints (kept in memory while it is
-    imported) and the network's own weights.
-    """
+    """Not Matplotlib's fonts, what TensorFlow prints (in memory), or the network's own weights."""
     return not (
         "/matplotlib/" in file or "/memfd:" in file or Path(file).name == "model.weights.h5"
     )
 
 
 def files_in(folder):
-    """All files in a folder, sorted, except those being written."""
     found = (file for file in folder.rglob("*") if file.is_file())
     names = (str(file.relative_to(folder)) for file in found)
     return sorted(name for name in names if not name.endswith(".part"))
@@ -181,13 +171,7 @@ RECOVERED_S = 12.0  # every fault is over so much later, at most
 
 
 class Chaos:
-    """Causes one fault after the other and records what happens.
-
-    Attributes:
-      recoveries: seconds from the end of a fault until the exhibit shows pictures again.
-      stopped: when the process, or this machine, stood still, from and to.
-      restarts: how often the process ended with 75 and was started again.
-    """
+    """Causes faults; notes the seconds of each recovery, standstills and restarts."""
 
     def __init__(self, exhibit, display, rng):
         self.exhibit, self.display, self.rng = exhibit, display, rng
@@ -210,7 +194,6 @@ class Chaos:
                 self.stopped.append((begin, end + 0.5))
 
     def each_once(self):
-        """Each fault in random order."""
         for name in self.rng.permutation(list(self.faults)):
             self._one(name)
 
@@ -295,7 +278,6 @@ class Chaos:
         assert "Traceback" not in stderr, stderr[-3000:]
 
     def judge(self):
-        """How long each recovery took, and the gaps between drawings."""
         moments = [s["now"] for s in self.exhibit.samples]
         gaps = [b - a for a, b in itertools.pairwise(moments) if not self.still(a, b)]
         return np.concatenate(list(self.recoveries.values())), gaps
@@ -518,8 +500,6 @@ UP = Mouse(80, 80, "")
 
 
 class Staff:
-    """A person at the exhibit, and a clock."""
-
     def __init__(self, pin=None):
         self.lock, self.now = ExitLock(pin), 100.0
 
@@ -536,7 +516,6 @@ class Staff:
         self.do()
 
     def rest(self, seconds):
-        """No events; the exhibit polls ten times a second."""
         for _ in range(round(10 * seconds)):
             self.do()
 
@@ -546,7 +525,6 @@ class Staff:
         self.do(Mouse((x0 + x1) // 2, (y0 + y1) // 2, ""))
 
     def enter(self, pin):
-        """A PIN by keyboard."""
         self.do(*pin, "Return")
 
 
@@ -736,7 +714,6 @@ FILE = Path("/srv/my exhibit/kiosk.yaml")
 
 @pytest.fixture
 def settings():
-    """Key -> values of the unit."""
     found = {}
     for line in unit(FILE, "museum", "/opt/lrp/bin/realtime-lrp").replace("\\\n", " ").split("\n"):
         if re.match(r"\w+=", line):

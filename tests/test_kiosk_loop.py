@@ -44,15 +44,7 @@ LABELS = ["heart", "star", "nothing"]
 
 
 class Turns:
-    """An exhibit whose time and answers are set by the test.
-
-    Attributes:
-      now: the time.
-      kiosk: the exhibit.
-      canvas: what is on the screen.
-      events: keys and mouse events of the next turn.
-      segments: what a segmentation finds in every picture.
-    """
+    """An exhibit whose time, events, answers and segments are set by the test."""
 
     segments: Segments | None = None
 
@@ -97,7 +89,6 @@ class Turns:
         thread.maps.put(explained, frame.time)
 
     def visit(self):
-        """Somebody comes; what is shown then is the answer page."""
         self.turn(nothing=1.0)
         until(lambda: self.turn(0.05, present=True) == "active" and self.kiosk._shown)
         return self
@@ -116,7 +107,6 @@ class Turns:
 
 @pytest.fixture(scope="module")
 def built():
-    """Name -> engine."""
     return {}
 
 
@@ -397,11 +387,7 @@ PICTURE = np.zeros((8, 8, 3), np.uint8)
 
 
 class Thread:
-    """A relevance thread that does what the test says.
-
-    Attributes:
-      made: all that were started, the newest last.
-    """
+    """A relevance thread that does what the test says; `made` are all, the newest last."""
 
     made: ClassVar = []
 

@@ -57,12 +57,10 @@ class Pages:
 
 @pytest.fixture(scope="module")
 def exhibit():
-    """The pages in all languages, for a network that knows symbols."""
     return Pages()
 
 
 def answer(name, share):
-    """The class 0, sure from 0.5 on."""
     return SeenThing(0, name, share, share >= 0.5)
 
 

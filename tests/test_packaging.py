@@ -45,7 +45,6 @@ def modules():
 
 
 def files_below(*folders):
-    """The files below folders of this checkout, but for compiled ones."""
     found = (file for folder in folders for file in (HOME / folder).rglob("*"))
     return {
         str(file.relative_to(HOME)) for file in found if file.is_file() and file.suffix != ".pyc"

@@ -32,7 +32,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def option(call, name):
-    """The value of a call's option as it is written, or None."""
     return next((ast.unparse(word.value) for word in call.keywords if word.arg == name), None)
 
 

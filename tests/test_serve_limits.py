@@ -122,7 +122,6 @@ def test_a_head_that_is_too_large_is_refused(served):
 
 
 def opened(port, count):
-    """Connections that send nothing; closed with the context."""
     stack = contextlib.ExitStack()
     for _ in range(count):
         stack.enter_context(socket.create_connection(("127.0.0.1", port), 300))
@@ -130,7 +129,6 @@ def opened(port, count):
 
 
 def film_of(served):
-    """A connection that gets the pictures as MJPEG."""
     client = socket.create_connection(("127.0.0.1", served.port), 300)
     request = f"GET /view.mjpg?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     client.sendall(request.encode())
@@ -386,7 +384,6 @@ class Counter:
 
     @property
     def last(self):
-        """The fields and the PNG of the last answer."""
         length = int.from_bytes(self.answers[-1][1:5], "little")
         return json.loads(self.answers[-1][5 : 5 + length]), self.answers[-1][5 + length :]
 

@@ -269,10 +269,7 @@ program.end_process(lambda: program.run(main))
 
 
 def test_only_what_libraries_print_is_captured(tmp_path):
-    for ends, code, then in (
-        (True, 2, "There is no such source."),
-        (False, 0, "it is back"),
-    ):
+    for ends, code, then in ((True, 2, "There is no such source."), (False, 0, "it is back")):
         command = [sys.executable, "-c", CAPTURED.format(ends=ends)]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         told = ["realtime-lrp: the camera is gone", f"realtime-lrp: {then}"]
@@ -301,16 +298,12 @@ def test_an_error_leaves_nothing_new(tmp_path, monkeypatch):
 
 
 class Shown(msgspec.Struct, tag=True):
-    """A message."""
-
     picture: np.ndarray
     names: tuple[str, ...]
     path: Path
 
 
 class Other(msgspec.Struct, tag=True):
-    """Another one."""
-
     seconds: float
 
 
@@ -347,8 +340,6 @@ def test_errors_arrive_as_what_they_are():
 
 
 class Runs:
-    """What a pickle would do."""
-
     def __reduce__(self):
         return os.system, ("touch ran",)
 

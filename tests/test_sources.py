@@ -39,10 +39,7 @@ def stop():
 
 
 class FakeDriver:
-    """Stands for `cv2.VideoCapture`: notes what it is asked, films as `given` says.
-
-    `script` holds what `grab` meets: a picture, None for a damaged one, the end for a loss.
-    """
+    """Stands for `cv2.VideoCapture`; in its script None is a damaged picture, the end a loss."""
 
     def __init__(self, script=(), exists=True, **given):
         self.calls, self.script, self.exists, self.given = [], list(script), exists, given

@@ -230,8 +230,7 @@ LATE = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(one, marks=() if place < 3 else LONG) for place, one in enumerate(LATE)],
+    "name", [pytest.param(one, marks=() if place < 3 else LONG) for place, one in enumerate(LATE)]
 )
 def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, tmp_path):
     source, target = tmp_path / name, tmp_path / "out.mkv"

@@ -62,7 +62,6 @@ def things(drawn, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def taught(things, tmp_path_factory):
-    """A file that was taught `things`."""
     file = tmp_path_factory.mktemp("taught") / "mine.keras"
     chosen = config.load(options={"--model": "shapes"}, command="teach").config
     list(taught_by.from_folder(chosen, things, file))
@@ -81,7 +80,6 @@ def two(things, tmp_path):
 
 @pytest.fixture
 def teach(run, things, tmp_path):
-    """Teaches; gives (code, stdout, stderr), and the figures."""
 
     def of_folder(*words, folder=things):
         target = tmp_path / "mine.keras"
@@ -303,10 +301,7 @@ def test_about_a_hundred_pictures_of_each_class_are_remembered():
 
 def test_classes_count_alike_however_many_pictures_they_have():
     lesson = Lesson(("often", "rare"))
-    lesson.showings = [
-        Showing(0, vectors_of([(1, 0)] * 80)),
-        Showing(1, vectors_of([(0, 1)] * 8)),
-    ]
+    lesson.showings = [Showing(0, vectors_of([(1, 0)] * 80)), Showing(1, vectors_of([(0, 1)] * 8))]
     assert [text.split(":")[0] for text in lesson.advices()] == [
         "few pictures of rare", "often has 80 pictures, rare 8"
     ]  # fmt: skip
@@ -540,8 +535,7 @@ def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
         yield from "qq"
 
     chosen = config.load(
-        options={"--model": "shapes", "--source": str(tmp_path / "star.mp4")},
-        command="teach",
+        options={"--model": "shapes", "--source": str(tmp_path / "star.mp4")}, command="teach"
     ).config
     file = tmp_path / "mine.keras"
     lines = taught_by.live(chosen, file, False, "star,fish", keep=tmp_path / "kept")

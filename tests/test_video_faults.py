@@ -621,7 +621,6 @@ ENDINGS = (".mp4", ".mov", ".mkv")
 
 
 def put_all(into, times, pictures=None):
-    """Puts a picture for each time, and the time as its row."""
     for number, at in enumerate(times):
         picture = pictures[number] if pictures else media.plain(size=SIZE)
         into.put(picture, at, {"put": at})

@@ -457,7 +457,6 @@ def test_a_state_is_never_changed_in_place():
 
 
 def at_step(number, **options):
-    """The included lecture after some presses of the clicker."""
     chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
     state = first_state(chosen, first_request(chosen), load_lecture(chosen))
     state = handle(show_step(state, 0), events.FrameDrawn(DrawnView(FRAME, *ANSWER)))

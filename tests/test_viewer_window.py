@@ -50,8 +50,6 @@ NAMES |= {"]": "bracketright", "[": "bracketleft"}
 
 
 class Screen:
-    """A window and what can be done with it."""
-
     def __init__(self, display, process, folder):
         self.display, self.process, self.folder = display, process, folder
         self.window = opened_window(display, process)
@@ -278,7 +276,6 @@ class Display:
         return (upper == (200, 0, 0)).all() and (lower == (0, 0, 200)).all()
 
     def shown(self):
-        """Whether a picture is shown whole, wherever the window is."""
         red, blue = ((self.pixels() == colour).all(-1) for colour in ((200, 0, 0), (0, 0, 200)))
         return min(red.sum(), blue.sum()) > 10_000 and abs(int(red.sum()) - int(blue.sum())) < 500
 

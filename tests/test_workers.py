@@ -30,12 +30,7 @@ from realtime_lrp.system.object_store import is_stored, local_path
 
 
 class HereCluster:
-    """Stands for `Cluster`; gives two workers.
-
-    Args:
-      on_call: called with the recording's name before each film; what it raises, `get` raises.
-      after: the same, once the film is there.
-    """
+    """Stands for `Cluster`: two workers; what is called before and after each film may raise."""
 
     count = 2
 
@@ -44,7 +39,6 @@ class HereCluster:
         self.made, self._calls = [], []
 
     def __call__(self, config, options):
-        """What stands for the class."""
         self._job = config, options
         return self
 
@@ -73,7 +67,6 @@ class HereCluster:
 
 
 def lost(*_):
-    """What `get` raises where a worker was lost at each try."""
     raise TemporaryError("was lost with its worker 4 times")
 
 
@@ -131,7 +124,6 @@ class SlowStart(AssertionError):
 
 
 def wait_until(condition, running):
-    """Waits for a condition while a process runs, and gives its value."""
     while not (value := condition()):
         if running.poll() is not None:
             _, told = running.communicate()
@@ -445,7 +437,6 @@ def test_an_upload_that_breaks_changes_nothing(bucket, film, monkeypatch):
 
 
 def check_keys(server, after):
-    """Has the server refuse unknown keys after so many requests."""
     head = {"Content-Type": "text/plain"}
     urlopen(Request(f"{server}/moto-api/reset-auth", after.encode(), head)).close()
 
@@ -496,7 +487,6 @@ def test_a_store_that_cannot_be_reached_is_a_matter_of_time(server, film, monkey
 
 @pytest.fixture
 def store_job(run, bucket, tmp_path, tiny_model, monkeypatch):
-    """Runs a store_job with one recording in the store, in this process; gives also the cluster."""
     store.upload(recording(tmp_path / "a.mp4", count=3), "s3://bucket/in/a.mp4")
 
     def run_job(*words, source="s3://bucket/in"):

@@ -31,7 +31,6 @@ COMMANDS = {one.name: one for one in commands(TARGETS)}  # all that can be done 
 
 
 def event_named(name, **when):
-    """A key, or a command by its name."""
     if name in COMMANDS:
         return Chosen(COMMANDS[name].action, COMMANDS[name].value, **when)
     return KeyPressed(name, **when)
@@ -54,7 +53,6 @@ class ScriptedRelevance:
 
     @property
     def choice(self):
-        """The engine that is requested."""
         return self.request.choice
 
     @property
@@ -72,13 +70,7 @@ class ScriptedRelevance:
 
 
 class Viewer:
-    """A view in its loop, a step at a time.
-
-    Attributes:
-      shown: every canvas.
-      maps: where maps are put.
-      told: what the capture was told: ("pause", True), ("step", 0), ("skip", 1).
-    """
+    """A view in its loop, a step at a time, with its canvases and what the capture was told."""
 
     def __init__(self, size=None, figures=False, average=None, also=(), **options):
         options |= {"--also-model": list(also)} if also else {}
@@ -108,16 +100,13 @@ class Viewer:
 
     @property
     def state(self):
-        """The viewer's state."""
         return self.view.state
 
     @property
     def request(self):
-        """What the relevance thread is asked for."""
         return self.relevance.request
 
     def press(self, *keys):
-        """Presses keys one after the other, or the mouse."""
         for key in keys:
             mouse = isinstance(key, Mouse)
             event = MouseMoved(key.x, key.y, key.button) if mouse else event_named(key)
@@ -125,19 +114,16 @@ class Viewer:
                 self.loop.perform(order)
 
     def state_target(self, target):
-        """Another target is chosen and drawn."""
         self.view.send(Chosen("target", target))
         self.view.step()
 
     def frame(self, picture, source=""):
-        """A new frame comes and is shown."""
         self.capture.frames.put(picture, time.monotonic(), source)
         self.view.step()
         return self.view.frame
 
 
 def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings):
-    """What figures and view ask of an engine."""
     chosen = config.load(options=settings, command="live").config
     return SimpleNamespace(
         label=lambda index: labels[index],
@@ -183,7 +169,6 @@ def explained_frame(
 
 
 def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1", **facts):
-    """The network's answer, and the facts about it."""
     read = TargetResolver(len(labels), labels).read
     region = Region((0, 0, 160, 120), (0, 0, 160, 120), (120, 160))
     result = Result(np.array(scores, np.float32), (0.0, 0.0), region, (), read(asked))
@@ -192,7 +177,6 @@ def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1"
 
 
 def found_box(box, label, score, number, maps=(), region=None, inside=0.71):
-    """A detector's box with its result."""
     return FoundBox(
         np.zeros(3), (score, score), region, tuple(maps), Target(top=1), box=box, label=label,
         score=score, inside=inside, place=number, number=number,

@@ -33,18 +33,7 @@ class Scripted(Source):
 
 
 class World:
-    """The state of a camera that gives 25 noisy pictures a second.
-
-    Attributes:
-      gone: neither opens nor gives pictures.
-      garbage: reading it raises.
-      blocked: an event that reading it waits for.
-      stuck: an event that opening it waits for.
-      frozen: always gives this picture.
-      level: the darkest value of its pictures.
-      size: (rows, columns) of its pictures.
-      opened: the time of each attempt to open it.
-    """
+    """The state of a camera: 25 noisy pictures a second, `level` is their darkest value."""
 
     def __init__(self, clock, **state):
         self.clock, self.opened, self.rng = clock, [], np.random.default_rng(1)
@@ -54,7 +43,6 @@ class World:
         vars(self).update(state)
 
     def open(self, stop):
-        """Opens the camera."""
         self.opened.append(self.clock.now())
         if self.stuck:
             self.clock.wait(self.stuck, FOREVER_S)
@@ -64,8 +52,6 @@ class World:
 
 
 class Camera(Source):
-    """The camera of a `World`."""
-
     steady = alive = True
     described = "camera"
 
@@ -89,11 +75,7 @@ class Camera(Source):
 
 
 class Device(Source):
-    """Gives 50 noisy pictures a second, and can hang.
-
-    If its folder holds a file "hang", the next read hangs until there is a file "go on". While the
-    device is open, it holds a lock on the file "lock".
-    """
+    """Holds a lock while open; a file "hang" in its folder blocks it until there is "go on"."""
 
     steady = alive = True
     described = "device"
@@ -122,11 +104,7 @@ class Device(Source):
 
 
 class Awaited(threading.Event):
-    """An event that knows whether somebody waits for it: a camera that is blocked, for example.
-
-    Attributes:
-      awaited: set when the first waits.
-    """
+    """An event that knows whether somebody has waited for it."""
 
     def __init__(self):
         super().__init__()

@@ -26,10 +26,7 @@ def until(condition, timeout_s=LONG_S):
 
 
 def busy():
-    """How many processes there are for each core; 1 where none has to wait.
-
-    Real time that a test allows is multiplied by it: a bound holds for a machine that is free.
-    """
+    """How many processes wait for each core, at least 1: multiplies bounds of real time."""
     running = float(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
     return max(1.0, running / os.cpu_count(), os.getloadavg()[0] / os.cpu_count())
 
@@ -43,15 +40,11 @@ class SkippingClock(Clock):
         return super().now() + self._ahead
 
     def skip(self, seconds):
-        """Makes it later."""
         self._ahead += seconds
 
 
 class VirtualClock(Clock):
-    """Time that passes only while all threads wait; one thread runs at a time, in a fixed order.
-
-    It knows the thread that creates it and those that are started with `start`.
-    """
+    """Time that passes only while all threads wait; one runs at a time, in a fixed order."""
 
     def __init__(self):
         self._now = 0.0
@@ -70,7 +63,6 @@ class VirtualClock(Clock):
         return event.is_set()
 
     def sleep(self, seconds):
-        """Lets time pass."""
         self.wait(NEVER, seconds)
 
     def until(self, condition, timeout_s=60.0):

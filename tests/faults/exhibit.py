@@ -1,8 +1,4 @@
-"""The exhibit as it is installed, with a camera that a test controls.
-
-`Exhibit` starts it in a child process, which runs `main`. The camera is read by another process, as
-a real one is; a file says how it behaves.
-"""
+"""The exhibit in a child process, its camera in another one; a file says how the camera behaves."""
 
 import ctypes
 import functools
@@ -30,14 +26,7 @@ CHILD = "from faults import exhibit; exhibit.main()"
 
 
 class Exhibit:
-    """The exhibit, and what its process reports.
-
-    Attributes:
-      samples: what it reported: "now", "state", "card", "age" of the camera's picture, "drawn" ago,
-        "threads", "files".
-      notified: the messages to the service manager, with the time of each.
-      process: the one that runs.
-    """
+    """The exhibit, with the `samples` and the (time, message) pairs that its process sends."""
 
     def __init__(self, folder, *words, display):
         self.folder, self.samples, self.notified, self._words = Path(folder), [], [], words
@@ -55,7 +44,6 @@ class Exhibit:
         self.start()
 
     def start(self):
-        """Starts the process, as the service manager does."""
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, self.folder, *self._words], env=self._environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True,
@@ -78,7 +66,6 @@ class Exhibit:
         self._stderr.close()
 
     def camera(self, behaviour):
-        """Sets how the camera behaves."""
         (self.folder / "camera.new").write_text(behaviour)
         (self.folder / "camera.new").rename(self.folder / "camera")
 
@@ -88,7 +75,6 @@ class Exhibit:
         self.process.stdin.flush()
 
     def signal(self, number):
-        """Sends a signal to the process."""
         self.process.send_signal(number)
 
     def disk_full(self, full):
@@ -109,11 +95,9 @@ class Exhibit:
         raise AssertionError(f"waited in vain; last: {self.samples[-1:]}\n{self.stderr()}")
 
     def until_state(self, state):
-        """Waits for a state, without a card."""
         return self.until(lambda s: (s["state"], s["card"]) == (state, ""))
 
     def stderr(self):
-        """What it wrote on stderr."""
         return (self.folder / "stderr").read_text()
 
     def _children(self):
@@ -151,8 +135,6 @@ def main():
     pages.ANSWER_S, pages.CONCEPT_S, pages.REST_S = 1.5, 2.0, 30.0  # shown more often
 
     class Watched(Exhibit):
-        """The exhibit, sampled."""
-
         sampled = -1.0
 
         def step(self):
@@ -177,7 +159,6 @@ def main():
 
 
 def sample_of(kiosk, now):
-    """The state of the exhibit at one moment."""
     process = psutil.Process()
     live = kiosk._shown_source == "camera" and kiosk._shown
     return {
@@ -197,12 +178,10 @@ class Wall:
         return datetime.now() + self._ahead
 
     def jump(self, seconds):
-        """Moves it forward, or back."""
         self._ahead += timedelta(seconds=seconds)
 
 
 def obey(wall):
-    """Carries out the commands of stdin."""
     for line in sys.stdin:
         what, _, of = line.strip().partition(" ")
         if what == "jump":

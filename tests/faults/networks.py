@@ -79,10 +79,7 @@ class Failing:
 
 
 def deep_residual(blocks=16, channels=8, classes=5):
-    """Blocks of convolution, batch norm, ReLU and addition; biases hold the activations above zero.
-
-    The weights have a mean below zero, so that contributions nearly cancel without the biases.
-    """
+    """A residual network; weights have a mean below 0, so only biases hold activations up."""
     rng = np.random.default_rng(3)
     picture = keras.Input((16, 16, 3))
     x = layers.Conv2D(channels, 3, padding="same", activation="relu", name="stem")(picture)

@@ -22,10 +22,7 @@ def part(jpeg, length=None):
 
 
 class Server:
-    """Answers everybody alike, on this machine; `answer` yields what is sent to one.
-
-    Whom it is sending to when its answer changes, it cuts off.
-    """
+    """Sends everybody what `answer` yields; cuts off whom it is sending to when that changes."""
 
     def __init__(self, answer, host="127.0.0.1", port=0):
         self.answer, self.connections = answer, 0
@@ -42,7 +39,6 @@ class Server:
         self.stop()
 
     def stop(self):
-        """Ends every connection and closes the port."""
         self.answer = None
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -74,12 +70,7 @@ class Server:
 
 
 class MjpegServer(Server):
-    """A camera that films a wandering disc.
-
-    Attributes:
-      sent: how many pictures it has sent.
-      stalled: an event; while it is set nothing is sent.
-    """
+    """A camera that films a wandering disc; while the event `stalled` is set nothing is sent."""
 
     def __init__(self, fps=30, size=(240, 320), host="127.0.0.1", port=0):
         self._fps, self._size, self.sent = fps, size, 0

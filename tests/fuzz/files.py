@@ -1,8 +1,4 @@
-"""Damaged files, given to what reads files of strangers, in a process with limits.
-
-`python -m fuzz.files KIND COUNT SEED` tries so many and prints how many were taken and refused.
-Whatever else a reader does, the process ends at once: the last number that it printed is the file.
-"""
+"""Damaged files for each reader: `python -m fuzz.files KIND COUNT SEED` prints numbers."""
 
 import faulthandler
 import io
@@ -48,14 +44,12 @@ TURNED = (
 
 
 def picture(kind: str) -> bytes:
-    """A small noisy picture of a format."""
     noise = np.random.default_rng(1).integers(0, 255, (40, 48, 3), np.uint8)
     data = cv2.imencode(f".{kind}", cv2.GaussianBlur(noise, (5, 5), 0))[1].tobytes()
     return data[:2] + TURNED + b"\0\0\0\0" + data[2:] if kind == "jpg" else data
 
 
 def video(kind: str, folder: Path) -> bytes:
-    """Eight frames and a tone."""
     path = folder / f"made.{kind}"
     codec, pixels = {"avi": ("mpeg4", "yuv420p"), "webm": ("libvpx-vp9", "yuv420p")}.get(
         kind, ("libx264", "yuv420p")
@@ -177,7 +171,6 @@ def _described_anew(valid: bytes, chance: random.Random) -> bytes:
 
 
 def reader_of(kind: str, model):
-    """What reads files of a kind."""
     if kind in NETWORKS:
         from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
@@ -194,18 +187,13 @@ def reader_of(kind: str, model):
 
 
 def _read(path: Path) -> None:
-    """Every frame and packet of a recording."""
     with VideoReader(path) as reader:
         for count, _ in enumerate(reader.items(reader.sound)):
             assert count < MOST_PICTURES
 
 
 def _streamed(path: Path) -> None:
-    """All pictures of a server that sends these bytes and closes."""
-    with (
-        serving(path.read_bytes()) as server,
-        Stream(server.url, threading.Event()) as source,
-    ):
+    with serving(path.read_bytes()) as server, Stream(server.url, threading.Event()) as source:
         assert any(source.read() is None for _ in range(MOST_PICTURES))
 
 

@@ -1,8 +1,4 @@
-"""Servers that answer an address as a hostile camera would, and what becomes of who looks.
-
-`python -m fuzz.streams NAME...` tries hostile answers, four at once, in a process with limits, and
-prints a JSON list of what was wrong for each.
-"""
+"""Servers that answer as hostile cameras do: `python -m fuzz.streams NAME...` tries some."""
 
 import functools
 import gzip
@@ -37,12 +33,10 @@ JPEGS = [cv2.imencode(".jpg", one)[1].tobytes() for one in media.numbered(20)]
 
 
 def serving(*answers: bytes) -> Server:
-    """A server that sends these bytes to everybody and closes."""
     return Server(lambda: iter(answers))
 
 
 def good() -> Iterator[bytes]:
-    """Thirty pictures a second."""
     return _pictures(part)
 
 
@@ -189,7 +183,6 @@ def memory_mib() -> int:
 
 
 def main(names: list[str]) -> None:
-    """Tries these, some at once, and prints what came of them."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MORE_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

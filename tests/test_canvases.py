@@ -203,8 +203,7 @@ def test_memory_is_used_again_only_when_nobody_holds_it():
     buffers = Buffers()
     first = buffers.get((8, 8, 3))
     part = first[2:4]
-    second = buffers.get((8, 8, 3))
-    assert second is not first
+    assert buffers.get((8, 8, 3)) is not first
     address = first.ctypes.data
     del first
     assert buffers.get((8, 8, 3)).ctypes.data != address, "its part is still held"

@@ -113,8 +113,7 @@ def test_what_cannot_be_had_has_a_reason(engine, picture):
     result = explained(gradient, picture)
     assert (result.concepts.problem, result.concepts.maps) == (NOT_LRP, ())
     assert result.maps[0].magnitude > 0
-    unknown = explained(engine, picture, "block9").concepts
-    assert "block9" in unknown.problem
+    assert "block9" in explained(engine, picture, "block9").concepts.problem
     bare = ConceptPipelines(SimpleNamespace(concept_layers=()), None, None, None, None)
     wanted = ConceptRequest()
     assert (bare.is_ready(wanted), bare.run(None, wanted)) == (True, None)
@@ -123,8 +122,7 @@ def test_what_cannot_be_had_has_a_reason(engine, picture):
 
 def test_numbers_that_are_not_finite_are_a_reason():
     channels, shares = np.array([[1, 0], [0, 1]]), np.array([[1.0, -3], [np.nan, 1]])
-    figures = [np.ones(4), np.ones(4), np.ones(4)]
-    processed = [np.ones((4, 2, 2), np.int8), *figures]
+    processed = [np.ones((4, 2, 2), np.int8), np.ones(4), np.ones(4), np.ones(4)]
     tensors = tf.nest.map_structure(tf.constant, (shares, channels, processed))
     found, broken = fetch_concepts("conv", ChannelOutput(*tensors))
     assert [(one.channel, one.share) for one in found.maps] == [(1, -0.75), (0, 0.25)]
@@ -159,8 +157,7 @@ def chosen(engine, steady, times, series="film"):
 @pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
 def test_channels_stay_while_their_shares_flicker(relevance, period):
     flicker = np.array([[0.4, -0.3, 0.28, 0.02], [0.4, -0.26, 0.32, 0.02]] * 8) * relevance
-    times = np.arange(16) * period
-    assert chosen(Scripted(*flicker), SteadyShares(), times) == [[0, 1]] * 16
+    assert chosen(Scripted(*flicker), SteadyShares(), np.arange(16) * period) == [[0, 1]] * 16
 
 
 @pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
@@ -186,8 +183,7 @@ def test_a_frozen_picture_has_its_own_shares():
     steady.add("film", ConceptResult("conv", (), np.array([1.0, 0.0])), 0.0)
     before = steady.prior("film", 0.2)
     for shares in ([0.0, 1.0], [0.5, 0.5]):
-        found = ConceptResult("conv", (), np.array(shares))
-        assert steady.add(None, found, 0.1).tolist() == shares
+        assert steady.add(None, ConceptResult("conv", (), np.array(shares)), 0.1).tolist() == shares
     np.testing.assert_array_equal(steady.prior("film", 0.2), before)
 
 
@@ -207,9 +203,8 @@ def found_of(*channels, layer="conv2", followed=None, scale=1.0):
 def frame_with(found, request, number=1, engine=None):
     """An explained frame with these channels, of a picture 32 x 32."""
     frame = Item(np.full((32, 32, 3), 90, np.uint8), number, 0.0)
-    strength = np.zeros((8, 8), np.float32)
     return explained_frame(
-        frame, strength, (0, 0, 32, 32), request=request, concepts=found,
+        frame, np.zeros((8, 8), np.float32), (0, 0, 32, 32), request=request, concepts=found,
         engine=engine or engine_of(("heart", "star", "cup")),
     )  # fmt: skip
 
@@ -264,10 +259,8 @@ def test_keys_show_the_panel_and_change_its_layer():
 
 
 def test_a_click_on_a_row_follows_its_channel():
-    state = showing()
     move = events.MouseMoved(75, 25, "", time=6.0)
-    click = events.MouseMoved(75, 25, "left", time=7.0)
-    followed = handle(handle(state, move), click)
+    followed = handle(handle(showing(), move), events.MouseMoved(75, 25, "left", time=7.0))
     assert followed.request.concepts == ConceptRequest(channel=17)
     assert followed.mask is None
     released = handle(followed, events.MouseMoved(75, 25, "", time=8.0))
@@ -286,10 +279,8 @@ def test_a_click_on_a_row_follows_its_channel():
 def test_the_followed_channel_is_the_map_over_the_picture():
     state = handle(showing(), events.Chosen("channel", 17, time=6.0))
     explained = frame_with(found_of(5, 17), state.request)
-    drawn = MapPainter()(explained, LOOK)
-    (panel,) = drawn.overlays
-    own = explained.result.concepts.of(17)
-    shown = np.maximum(intensity(drawable(own, explained.result)), 0)
+    (panel,) = MapPainter()(explained, LOOK).overlays
+    shown = np.maximum(intensity(drawable(explained.result.concepts.of(17), explained.result)), 0)
     np.testing.assert_array_equal(panel.alpha, np.float32(LOOK.opacity) * shown)
     assert panel.name == "channel 17 of conv2"
     assert followed_caption(explained) == panel.name

@@ -48,8 +48,7 @@ def test_config_yaml_is_the_schema_at_its_defaults():
 def test_an_option_sets_the_key_of_its_name():
     others = {"--model": "model.name", "--also-model": "live.also_models"}
     for option, key in config.OPTIONS.items():
-        name = key.rpartition(".")[2].replace("_", "-")
-        assert option == f"--{name}" or others[option] == key
+        assert option == f"--{key.rpartition('.')[2].replace('_', '-')}" or others[option] == key
 
 
 def test_what_is_printed_can_be_read_back(tmp_path):
@@ -69,8 +68,7 @@ def test_what_is_printed_can_be_read_back(tmp_path):
 def test_the_command_line_wins_over_set_over_file(tmp_path):
     file = tmp_path / "my.yaml"
     file.write_text("lrp: {target: file}\noverlay: {opacity: 0.1, map: rgb}\n")
-    sets = ("lrp.target=set", "overlay.opacity=0.2")
-    settings = config.load(file, sets, {"--target": "option"})
+    settings = config.load(file, ("lrp.target=set", "overlay.opacity=0.2"), {"--target": "option"})
     assert settings.config.lrp.target == "option"
     assert settings.config.overlay.opacity == 0.2
     assert settings.config.overlay.map == "rgb"
@@ -382,8 +380,7 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path):
         file = tmp_path / "bad.yaml"
         file.write_bytes(text)
         begun = time.process_time()
-        line = refusal_of(file)[0]
-        assert line.removeprefix(str(file)).startswith(words)
+        assert refusal_of(file)[0].removeprefix(str(file)).startswith(words)
         assert time.process_time() - begun < 2
 
 

@@ -33,8 +33,7 @@ def halves(tmp_path_factory):
     """A network of two classes, each of which depends only on one half of a picture of 16 x 16."""
     x = keras.Input((16, 16, 3))
     flat = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
-    y = keras.layers.Dense(2, activation="softmax")(flat)
-    network = keras.Model(x, y, name="halves")
+    network = keras.Model(x, keras.layers.Dense(2, activation="softmax")(flat), name="halves")
     looks = np.zeros((16, 16, 3, 2), np.float32)
     looks[:, :8, :, 0] = looks[:, 8:, :, 1] = 6 / (8 * 16 * 3)
     network.layers[-1].set_weights([looks.reshape(-1, 2), np.zeros(2, np.float32)])
@@ -118,8 +117,7 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, tmp_path):
 
 def test_an_interval_by_hand():
     """Three draws from 0, 0, 3 are all 0 in 8 of 27 cases and all 3 in one: the ends are 0, 3."""
-    nothing = np.full(3, np.nan)
-    values = np.stack([[0.0, 0, 3], [1, 1, np.nan], nothing], axis=1)
+    values = np.stack([[0.0, 0, 3], [1, 1, np.nan], np.full(3, np.nan)], axis=1)
     np.testing.assert_array_equal(metrics.intervals(values), [(0, 3), (1, 1), (np.nan, np.nan)])
     coins = np.repeat([0.0, 1.0], 200)[:, None]
     expected = [(0.451, 0.549)]  # 0.5 - 1.96 * 0.5 / 20, ...
@@ -220,8 +218,7 @@ def test_copies_of_a_network_forget_its_output_layer_or_all():
     begin = [layers.Normalization(mean=[1, 2], variance=[4, 9])]
     begin.append(layers.Conv2D(2, 3, padding="same", name="first"))
     head = [layers.Flatten(), layers.Dense(4, name="hidden"), layers.Dense(2, name="last")]
-    every = [keras.Input((8, 8, 2)), *begin, inner, layers.Dropout(0.5), *head]
-    network = keras.Sequential(every)
+    network = keras.Sequential([keras.Input((8, 8, 2)), *begin, inner, layers.Dropout(0.5), *head])
     network.build()
     before = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
     assert list(before) == ["first", "inner", "hidden", "last"]
@@ -487,19 +484,17 @@ def row(name, mass, **values):
     """A row whose mass is given and whose other figures are constant."""
     full = {key: np.full(PICTURES, 0.5) for key in ("pointing", "rank", "deletion", "insertion")}
     curve = np.linspace(1, 0, len(STEPS))[:, None] * np.ones(PICTURES)
-    curves = {"deletion": curve, "insertion": curve[::-1]}
     figures = {**full, "mass": np.array(mass), **values}
-    return metrics.MeasuredRow(name, figures, curves)
+    return metrics.MeasuredRow(name, figures, {"deletion": curve, "insertion": curve[::-1]})
 
 
 @pytest.fixture
 def measurement():
     """Two rows: the first has 0.1 more mass on every picture; one value is missing."""
     mass = np.linspace(0.8, 0.1, PICTURES)
-    other = np.array([0.1, np.nan, *[0.3] * (PICTURES - 2)])
     rows = [
         row("zplus", mass, other_class=np.ones(PICTURES)),
-        row("grad_cam", mass - 0.1, other_class=other),
+        row("grad_cam", mass - 0.1, other_class=np.array([0.1, np.nan, *[0.3] * (PICTURES - 2)])),
         row("chance", np.full(PICTURES, 0.2)),
     ]
     names = [f"photo_{n}.jpg" for n in range(PICTURES)]

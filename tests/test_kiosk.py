@@ -25,6 +25,7 @@ import pytest
 from faults.clock import LONG_S, until
 from faults.exhibit import Exhibit
 from faults.server import MjpegServer
+from media import frames_of
 from program import opened_window, repeating, screenshot, start, xdotool
 
 from realtime_lrp import config
@@ -34,7 +35,6 @@ from realtime_lrp.commands.kiosk.states import ScreenState, StateMachine
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.values import DAYS, parse_hours
 from realtime_lrp.video.presence import Presence
-from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, KEY_COLOUR, key_boxes
 from realtime_lrp.view.window import Mouse
 
@@ -142,8 +142,7 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
         assert written <= {"kiosk", "health", "precision", "running"}  # the last one is the lock
         assert "Traceback" not in process.stderr.read()
     shot.unlink()
-    left = [name for name in files_in(tmp_path) if is_ours(name)]
-    assert left == [
+    assert [name for name in files_in(tmp_path) if is_ours(name)] == [
         "home/.cache/realtime-lrp/precision.json",
         "home/realtime-lrp/health.json",
         "home/realtime-lrp/kiosk.log",
@@ -211,8 +210,7 @@ class Chaos:
             self._restart()
             for sample in self.exhibit.samples[seen:]:
                 seen += 1
-                fine = not sample["card"]
-                since = (since or time.monotonic()) if fine else None
+                since = (since or time.monotonic()) if not sample["card"] else None
             assert time.monotonic() - begin < LONG_S, self.exhibit.stderr()[-2000:]
             time.sleep(0.02)
         return since - begin
@@ -432,8 +430,7 @@ def test_a_visitor_is_seen_until_they_leave(rng):
     assert not any(looks(presence, [room(rng, person=30), room(rng)], 50.0)), "a single picture"
     there = looks(presence, [room(rng, person=30 + k % 2) for k in range(100)], 100.0)
     assert there.index(True) <= 2 and all(there[2:])
-    gone = looks(presence, [room(rng) for _ in range(50)], 200.0)
-    assert not any(gone[2:])
+    assert not any(looks(presence, [room(rng) for _ in range(50)], 200.0)[2:])
 
 
 def test_a_thing_left_behind_becomes_background(rng):
@@ -446,8 +443,7 @@ def test_a_thing_left_behind_becomes_background(rng):
 
 def test_somebody_with_a_drawing_is_seen():
     presence = Presence()
-    with VideoReader(ASSETS / "demo.mp4") as reader:
-        pictures = [frame.picture for frame in reader]
+    pictures = frames_of(ASSETS / "demo.mp4")
     looks(presence, [pictures[0]] * 20)
     there = looks(presence, pictures[10::6], 100.0)
     assert sum(there) > 0.9 * len(there)
@@ -464,8 +460,7 @@ def test_days():
         "mon, wed": "mon wed", "Mon , THU-Fri": "mon thu fri", "daily": " ".join(DAYS),
     }.items():  # fmt: skip
         opening = parse_hours({key: "10:00-11:00"})
-        found = [day for day in DAYS if opening(at(day, "10:30"))]
-        assert found == days.split(), key
+        assert [day for day in DAYS if opening(at(day, "10:30"))] == days.split(), key
 
 
 def test_times_past_midnight_belong_to_the_day_on_which_they_begin():

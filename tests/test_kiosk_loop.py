@@ -142,9 +142,7 @@ def test_the_camera_is_shown_like_a_mirror(monkeypatch):
         until(lambda turns=turns: turns.turn(0.05, present=True, heart=1.0) == "active")
         until(lambda turns=turns: turns.turn(0.05) and turns.kiosk._shown is not None)
         turns.turn(0.5)
-        picture = turns.canvas[100:300, :400].astype(int)
-        columns = picture.mean(axis=0)
-        assert columns[50].argmax() == left, sets
+        assert turns.canvas[100:300, :400].astype(int).mean(axis=0)[50].argmax() == left, sets
         turns.kiosk.end()
 
 
@@ -289,8 +287,7 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
     camera = SimpleNamespace(rests=True)
 
     def written(state, now):
-        kiosk = SimpleNamespace(described=state, state=state, card="", camera=camera)
-        report.drawn(kiosk, now)
+        report.drawn(SimpleNamespace(described=state, state=state, card="", camera=camera), now)
         return json.loads(file.read_text())["state"]
 
     assert written("attract", 0.0) == "attract"
@@ -413,8 +410,7 @@ class Thread:
 
 
 def starting():
-    chosen = config.load(command="kiosk").config
-    return RelevancePart(chosen, Stats("", ""), now=0.0)
+    return RelevancePart(config.load(command="kiosk").config, Stats("", ""), now=0.0)
 
 
 @pytest.fixture
@@ -533,8 +529,7 @@ def test_a_camera_whose_supervisor_died_ends_the_process(turns):
 @pytest.fixture
 def playing(monkeypatch):
     monkeypatch.setattr(ScreenArtist, "_draw_picture", lambda *words: None)
-    sets = ("kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
-    made = Turns(monkeypatch, *sets).visit()
+    made = Turns(monkeypatch, "kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1").visit()
     made.turn()
     yield made
     made.kiosk.end()
@@ -550,8 +545,7 @@ def touch(playing, name, seconds=0.2):
 
 
 def texts(playing):
-    elements = playing.kiosk.screen.page.top
-    return " ".join(one.text for one in elements if isinstance(one, TextBlock))
+    return " ".join(one.text for one in playing.kiosk.screen.page.top if isinstance(one, TextBlock))
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,7 @@ class Pages:
 
     def drawn(self, page, language, state, now, **more):
         """A page as it is drawn, `now` seconds after the state began."""
-        words = CAPTIONS[language]
-        moment = Moment(now, state, 0.0, 10.0, "camera", words, self._engine, **more)
+        moment = Moment(now, state, 0.0, 10.0, "camera", CAPTIONS[language], self._engine, **more)
         page.update(moment)
         return drawn_page(page, moment, CAPTIONS)
 
@@ -174,8 +173,7 @@ def test_the_privacy_card_comes_and_goes():
     assert visitor.privacy(10.0 + PRIVACY_S - 0.1) and not visitor.privacy(10.0 + PRIVACY_S)
     visitor.handle(["x"], places, 11.0)
     assert not visitor.privacy(11.0)
-    touch = [Mouse(60, 10, "left"), Mouse(61, 10, "left")]
-    visitor.handle(touch, places, 20.0)
+    visitor.handle([Mouse(60, 10, "left"), Mouse(61, 10, "left")], places, 20.0)
     assert visitor.privacy(20.0)
     visitor.handle([Mouse(61, 10, "left"), Mouse(62, 10, ""), Mouse(5, 300, "left")], places, 21.0)
     assert not visitor.privacy(21.0)
@@ -362,8 +360,7 @@ def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_
     named = read_file(assets / "shapes.names.yaml", texts=True).values
     for file in (assets / "words").glob("*.yaml"):
         table = read_file(file, texts=True).values
-        channels = {name for layer in named.values() for name in layer.values()}
-        assert not channels - set(table)
+        assert not {name for layer in named.values() for name in layer.values()} - set(table)
         assert all(english.count("{}") == text.count("{}") for english, text in table.items())
         assert not undrawable("".join(table.values()))
         words = words_for(file.stem)

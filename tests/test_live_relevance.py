@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 from faults.clock import until
+from media import frames_of
 from viewer import LOOK, Viewer, engine_of, explained_frame
 
 from realtime_lrp import Explainer, config
@@ -27,7 +28,6 @@ from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.maps import MapPainter
-from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.painting import intensity
 
 SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
@@ -40,9 +40,7 @@ def settings(*sets, **options):
 @pytest.fixture(scope="module")
 def frames():
     """Pictures of the demo's clip: a heart, and later ones."""
-    with VideoReader(config.ASSETS / "demo.mp4") as reader:
-        pictures = [frame.picture for frame in reader]
-    return pictures[115:130]
+    return frames_of(config.ASSETS / "demo.mp4")[115:130]
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +107,7 @@ def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(
 
 @pytest.mark.parametrize(("target", "explained"), [("all", 1), ("0 - 3", None), ("4 - rest", 0)])
 def test_the_explained_score_is_what_began_at_the_output(engine, frames, target, explained):
-    asked = engine.with_config(settings(**{"--target": target}))
-    (result,) = asked.explain(frames[:1])
+    (result,) = engine.with_config(settings(**{"--target": target})).explain(frames[:1])
     p = result.scores.astype(float)
     total, magnitude = result.explained
     if target == "0 - 3":
@@ -129,16 +126,14 @@ def test_another_request_explains_the_newest_frame_again_if_no_other_comes(frame
 
 
 def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frames):
-    chosen = settings(**{"--composite": "zplus"})
-    with Running(chosen) as running:
+    with Running(settings(**{"--composite": "zplus"})) as running:
         first = running.explain(frames[0])
         choice = running.thread.request.choice
         running.ask(choice=replace(choice, method="guided_backprop"))
         while (made := running.explain(frames[1])).engine is first.engine:
             assert made.names[0] == "zplus"
         assert made.names[0] == "guided_backprop"
-        alone = engines.Engine(settings(**{"--method": "guided_backprop"}))
-        (right,) = alone.explain([frames[1]])
+        (right,) = engines.Engine(settings(**{"--method": "guided_backprop"})).explain([frames[1]])
         np.testing.assert_allclose(made.result.relevance, right.relevance, rtol=1e-4, atol=1e-6)
         assert not made.result.maps[0].accounted
         running.ask(choice=replace(choice, random=True))
@@ -172,8 +167,7 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
     )
     file = tiny_model.with_name("flat.keras")
     flat.save(file)
-    chosen = settings(**{"--model": str(file), "--preprocess": "rescale"})
-    with Running(chosen) as running:
+    with Running(settings(**{"--model": str(file), "--preprocess": "rescale"})) as running:
         running.explain(frames[0])
         choice = running.thread.request.choice
         running.ask(choice=replace(choice, method="grad_cam"))
@@ -317,8 +311,7 @@ def test_scale_and_average_follow_the_maps_before(engine, frames):
     maps = [one.result.maps[0] for one in explained]
     ready = [drawn_map(one.result, look) for one in explained]
     peak = 0.9 * maps[0].peak + 0.1 * maps[1].peak
-    first = intensity(ready[0])
-    expected = 0.8 * first + 0.2 * intensity(ready[1], maps[1].peak / peak)
+    expected = 0.8 * intensity(ready[0]) + 0.2 * intensity(ready[1], maps[1].peak / peak)
     alpha = LOOK.opacity * np.abs(expected)
     np.testing.assert_allclose(drawn[1].overlays[0].alpha, alpha, atol=1e-6)
 

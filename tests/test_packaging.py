@@ -36,10 +36,9 @@ READ = {  # what the program reads of assets
 
 
 def modules():
-    found = (HOME / "realtime_lrp").rglob("*")
     return {
         str(file.relative_to(HOME))
-        for file in found
+        for file in (HOME / "realtime_lrp").rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
 
@@ -161,8 +160,7 @@ def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
     where = run("python", "-c", "import realtime_lrp; print(realtime_lrp.__file__)")
     assert Path(where.strip()).is_relative_to(home)
     run("realtime-lrp", "demo", "-o", "x.mp4")
-    made = [tmp_path / "x.mp4", tmp_path / "x.png"]
-    assert all(file.stat().st_size > 100_000 for file in made)
+    assert all(file.stat().st_size > 100_000 for file in [tmp_path / "x.mp4", tmp_path / "x.png"])
 
 
 @pytest.mark.release
@@ -252,8 +250,7 @@ def test_every_parameter_is_described(name):
     for called, function, text in documented(getattr(realtime_lrp, name)):
         assert text.splitlines()[0].endswith((".", ";")), called
         parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
-        missing = [one for one in parameters if not re.search(rf"\b{one}\b", text)]
-        assert not missing, called
+        assert not [one for one in parameters if not re.search(rf"\b{one}\b", text)], called
 
 
 def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
@@ -264,8 +261,7 @@ def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
     network = load_network(str(tiny_model), preprocess="tf")
     x, region = fit(picture, network)
     assert region.box == (15, 0, 105, 90) and x.shape == (1, 32, 32, 3)
-    explanation = Explainer(network.model, target="top1")(x)
-    drawn = overlay(picture, explanation.relevance[0])
+    drawn = overlay(picture, Explainer(network.model, target="top1")(x).relevance[0])
     np.testing.assert_array_equal(drawn, cv2.imread(str(tmp_path / "out.png"))[..., ::-1])
     assert not np.array_equal(drawn, picture)
 
@@ -273,8 +269,7 @@ def test_an_overlay_is_what_the_program_draws(run, tiny_model, rng, tmp_path):
 def test_an_overlay_follows_its_words(rng):
     picture = rng.integers(0, 200, (40, 60, 3), np.uint8)
     relevance = np.zeros((10, 10, 3), np.float32)
-    unchanged = overlay(picture, relevance, fit="squash")
-    np.testing.assert_array_equal(unchanged, picture)
+    np.testing.assert_array_equal(overlay(picture, relevance, fit="squash"), picture)
     relevance[4:7, 4:7] = 1
     spot = (slice(20, 24), slice(30, 36))
     white = overlay(picture, relevance, colormap=Colormap.of("fff fff"), opacity=1, fit="squash")
@@ -318,8 +313,7 @@ def test_what_cannot_be_overlaid_or_fitted_is_refused():
 def test_a_fitted_picture_keeps_its_place(how):
     picture = np.zeros((60, 120, 3), np.uint8)
     picture[24:36, 54:66] = 255
-    network = Network("any", None, preprocess="rescale")
-    x, region = fit(picture, network, fit=how, size=(30, 30))
+    x, region = fit(picture, Network("any", None, preprocess="rescale"), fit=how, size=(30, 30))
     assert x.dtype == np.float32 and x.shape == (1, 30, 30, 3)
     x0, y0, x1, y1 = region.inner
     rows, columns = np.nonzero(x[0, y0:y1, x0:x1, 0] > 0.9)

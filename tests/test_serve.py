@@ -516,8 +516,7 @@ def test_a_key_in_the_window_and_a_click_on_the_page_change_one_view(display, tm
     words = ("live", "--serve", "--port", 0, "--source", "synthetic", "--model", tiny_model)
     with start(*words, "--stats", stats, DISPLAY=display) as process:
         address = process.stdout.readline().strip()
-        window = opened_window(display, process)
-        xdotool(display, "windowfocus", "--sync", window)
+        xdotool(display, "windowfocus", "--sync", opened_window(display, process))
         base, token = address.replace("http", "ws").split("/?token=")
         with connect(f"{base}/ws?token={token}", open_timeout=300) as page:
             news_of(page, lambda news: news["maps"] > 0)

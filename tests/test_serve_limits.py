@@ -130,8 +130,7 @@ def opened(port, count):
 
 def film_of(served):
     client = socket.create_connection(("127.0.0.1", served.port), 300)
-    request = f"GET /view.mjpg?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    client.sendall(request.encode())
+    client.sendall(f"GET /view.mjpg?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return client
 
 
@@ -253,8 +252,7 @@ def test_a_message_has_every_channel_with_its_own_map():
 def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
     served.gallery = gallery_of("conv", 16)
     for role in (Role.CONTROL, Role.WATCH):
-        token = served.tokens[role]
-        status, headers, body = served.get("/gallery.jpg?layer=conv&channel=5", token)
+        status, headers, body = served.get("/gallery.jpg?layer=conv&channel=5", served.tokens[role])
         assert (status, headers["Content-Type"]) == (200, "image/jpeg")
         shown = cv2.imdecode(np.frombuffer(body, np.uint8), 1)
         assert shown.shape == (96, 6 * 100, 3)
@@ -268,12 +266,11 @@ def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
 
 
 def test_a_row_and_a_layer_that_are_chosen_are_events():
-    explainer = SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8})
     relevance = SimpleNamespace(
         engine=SimpleNamespace(
             concepts=SimpleNamespace(layers=("conv", "top")),
             concept_layer="top",
-            explainer=explainer,
+            explainer=SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8}),
         ),
         request=SimpleNamespace(concepts=SimpleNamespace(layer="conv")),
     )

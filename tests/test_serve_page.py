@@ -237,8 +237,7 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     page.keyboard.press("p")
     page.click("#help")
     expect(page.locator("#commands")).to_contain_text("several maps side by side")
-    told = [text for text in page.locator("#commands kbd").all_inner_texts() if text]
-    assert told == [
+    assert [text for text in page.locator("#commands kbd").all_inner_texts() if text] == [
         keys.key_text([key for key in one.keys if key not in ("F5", "F11")])  # the browser's own
         for one in (*keys.KEYED, *keys.CLICKER)
         if one.action not in ("escape", "quit")
@@ -539,8 +538,7 @@ def test_what_the_mouse_is_over_and_where_a_finger_taps_is_said(visit):
             until(page, lambda: (served.publish(200), size(page) == [64, 48])[1])
             box = page.locator("#view").bounding_box()
             scale = min(box["width"] / 64, box["height"] / 48)
-            right = box["x"] + box["width"] / 2 + 20 * scale
-            return page, (right, box["y"] + box["height"] / 2)
+            return page, (box["x"] + box["width"] / 2 + 20 * scale, box["y"] + box["height"] / 2)
 
         def said(kind):
             return [one.at for one in served.messages if isinstance(one, kind)]

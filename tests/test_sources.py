@@ -173,8 +173,7 @@ with Window() as window:
 @pytest.mark.gui
 def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
     monkeypatch.setenv("DISPLAY", display)
-    words = [sys.executable, "-c", RED_WINDOW]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as window:
+    with subprocess.Popen([sys.executable, "-c", RED_WINDOW], stdout=subprocess.PIPE) as window:
         window.stdout.readline()
         with open_source("screen:1", stop) as screen:
             until(lambda: (screen.read() == (200, 0, 0)).all(-1).sum() > 100_000)
@@ -284,8 +283,7 @@ def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
         reading.join(300)
         assert np.array_equal(came[0], b[0])
         source.control("pause", False)
-        rest = [source.read() for _ in range(3)]
-        for frame, right in zip(rest, [*b[1:], a[0]], strict=True):
+        for frame, right in zip([source.read() for _ in range(3)], [*b[1:], a[0]], strict=True):
             np.testing.assert_array_equal(frame, right)
 
 
@@ -636,8 +634,7 @@ def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
         assert clock.until(lambda: capture.trouble) <= 0.2
         assert capture.trouble == NO_PICTURE + "No camera http://***@host."
         clock.sleep(8)
-        expected = np.array([0.5, 1, 2, 3])
-        assert np.diff(absent.opened) == pytest.approx(expected, abs=0.8)
+        assert np.diff(absent.opened) == pytest.approx(np.array([0.5, 1, 2, 3]), abs=0.8)
         capture.check()
         before = capture.frames.count
         capture.switch(first.open)

@@ -67,12 +67,10 @@ def test_a_film_with_an_address_is_played_as_from_a_file(name, address, tmp_path
 
 
 def test_a_live_stream_waits_for_its_key_frame_while_data_comes(tmp_path):
-    clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=42")
     options = ("-c:v", "libx264", "-preset", "ultrafast", "-g", 1000, "-sc_threshold", 0)
-    ffmpeg(*clip, *options, tmp_path / "film.ts")
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=42", *options, tmp_path / "film.ts")
     data = (tmp_path / "film.ts").read_bytes()
-    at = len(data) // 20 // 188 * 188
-    pieces = [data[n : n + 18800] for n in range(at, len(data), 18800)]
+    pieces = [data[n : n + 18800] for n in range(len(data) // 20 // 188 * 188, len(data), 18800)]
     served = [OK + b"Content-Type: video/mp2t\r\n\r\n", *pieces]
     with (
         Server(lambda: (time.sleep(0.002) or piece for piece in served)) as server,
@@ -131,16 +129,16 @@ def test_a_camera_of_single_pictures_is_asked_again_and_again(name, tmp_path):
         yield OK + f"Content-Length: {len(body)}\r\n\r\n".encode()
         yield body
 
-    with Server(answer) as server:
-        url = server.url.replace("camera.mjpg", name)
-        with open_stream(url, threading.Event()) as source:
-            assert isinstance(source, Snapshots) and source.steady and not source.alive
-            times, pictures = [], []
-            for _ in range(4):
-                pictures.append(source.read())
-                times.append(time.monotonic())
-    right = [shown[0], shown[1], shown[2], shown[2]]
-    assert np.abs(np.array(pictures, int) - right).max() <= 3
+    with (
+        Server(answer) as server,
+        open_stream(server.url.replace("camera.mjpg", name), threading.Event()) as source,
+    ):
+        assert isinstance(source, Snapshots) and source.steady and not source.alive
+        times, pictures = [], []
+        for _ in range(4):
+            pictures.append(source.read())
+            times.append(time.monotonic())
+    assert np.abs(np.array(pictures, int) - [shown[0], shown[1], shown[2], shown[2]]).max() <= 3
     assert times[3] - times[0] > 0.5
 
 
@@ -158,8 +156,7 @@ class Slow(Source):
 
     def read(self):
         if self.count:
-            pause_s = self.pause_s if self.count < self.last else 1e5
-            self.clock.wait(self.stop, pause_s)
+            self.clock.wait(self.stop, self.pause_s if self.count < self.last else 1e5)
         self.count += 1
         return None if self.stop.is_set() else media.plain((self.count % 200 + 20, 80, 90))
 
@@ -175,8 +172,7 @@ def test_a_slow_camera_is_not_taken_for_a_lost_one(pause_s, clock):
             capture.check()
         assert capture.frames.count == 12
         assert troubles <= {"", WAITING} and capture.reconnects == 0
-        silent_s = clock.until(lambda: capture.trouble == LOST, 999)
-        assert silent_s <= max(2, 2.6 * pause_s)
+        assert clock.until(lambda: capture.trouble == LOST, 999) <= max(2, 2.6 * pause_s)
         assert clock.until(lambda: len(opened) == 2, 999) <= max(5, 6 * pause_s)
 
 
@@ -239,8 +235,7 @@ def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, tmp
     times = [float(time) for time in probed(source, "frame", "best_effort_timestamp_time")]
     heard = [float(time) for time in probed(source, "packet", "pts_time", "a")]
     begins = 0 if name in ("late.mkv", "late.mp4") else min(times[0], heard[0])
-    report = recode(source, target)
-    assert report.lost_sound == 0
+    assert recode(source, target).lost_sound == 0
     assert media.times_of(target) == pytest.approx([one - begins for one in times], abs=0.002)
     assert float(media.sound_of(target)[1][0][0]) == pytest.approx(heard[0] - begins, abs=0.03)
 
@@ -331,9 +326,8 @@ def test_every_display_matrix_is_carried_out(matrix, tmp_path):
     a, b, c, d = (n << 16 for n in matrix)
     film[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
     source.write_bytes(film)
-    pictures = media.frames_of(source)
     size = (64, 96) if matrix[0] == 0 else (96, 64)
-    assert np.abs(pictures[0] - first_picture(source, "null", size)).mean() < 3
+    assert np.abs(media.frames_of(source)[0] - first_picture(source, "null", size)).mean() < 3
 
 
 @pytest.mark.parametrize(
@@ -405,8 +399,7 @@ def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tm
 def test_sound_gets_the_nearest_rate_that_aac_has(rate, nearest, tmp_path):
     sine = ("-f", "lavfi", "-i", f"sine=440:r={rate}:d=1", "-c:a", "pcm_s16le")
     ffmpeg(*CLIP, *sine, tmp_path / "in.mov")
-    report = recode(tmp_path / "in.mov", tmp_path / "out.mp4")
-    assert f"AAC of {nearest} Hz" in report.notes[0]
+    assert f"AAC of {nearest} Hz" in recode(tmp_path / "in.mov", tmp_path / "out.mp4").notes[0]
     with av.open(tmp_path / "out.mp4") as film:
         sound = film.streams.audio[0]
         assert sound.rate == nearest
@@ -421,9 +414,8 @@ def test_a_folder_gives_whatever_cameras_write(tmp_path):
         kind = ("-f", "mpegts") if "mts" in name else ()
         ffmpeg(*CLIP, "-frames:v", 5, *codec, *kind, tmp_path / name)
     (tmp_path / "words.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nwords\n")
-    maps = ["-map", "0", *["-map", "1"] * 17]
     inputs = ("-i", tmp_path / "a.m2ts", "-i", tmp_path / "words.srt")
-    ffmpeg(*inputs, *maps, "-c:v", "copy", tmp_path / "j.mkv")
+    ffmpeg(*inputs, "-map", "0", *["-map", "1"] * 17, "-c:v", "copy", tmp_path / "j.mkv")
     found = inputs_of([str(tmp_path)], VIDEOS, "video")
     assert [path.name for path in found] == [*names, "j.mkv"]
     assert [len(media.frames_of(path)) for path in found] == [5] * 10

@@ -83,8 +83,7 @@ def teach(run, things, tmp_path):
 
     def of_folder(*words, folder=things):
         target = tmp_path / "mine.keras"
-        found = run("teach", folder, "-o", target, "--model", "shapes", *words)
-        return *found, target
+        return *run("teach", folder, "-o", target, "--model", "shapes", *words), target
 
     return of_folder
 
@@ -207,9 +206,8 @@ def test_features_are_what_the_last_layer_reads(drawn):
     pictures = [*drawn["fish"][:2]]
     scores = network.model.predict_on_batch(network.prepare(np.stack(pictures)))
     kernel, bias = network.model.get_layer("predictions").get_weights()
-    features = Features(network)
     np.testing.assert_allclose(
-        features.taught(kernel, bias, CLASSES).model.predict_on_batch(
+        Features(network).taught(kernel, bias, CLASSES).model.predict_on_batch(
             network.prepare(np.stack(pictures))
         ),
         scores, atol=1e-6,
@@ -233,10 +231,9 @@ def test_rows_and_columns_are_averaged(rng):
     """A 1 x 1 convolution and a mean are the mean and a dense layer."""
     model = convolutional((16, 16))
     x = rng.random((1, 16, 16, 3), np.float32)
-    features = Features(Network("own", model))
     kernel, bias = model.get_layer("answer").get_weights()
     np.testing.assert_allclose(
-        features.taught(kernel[0, 0], bias, ()).model(x), model(x), rtol=1e-4
+        Features(Network("own", model)).taught(kernel[0, 0], bias, ()).model(x), model(x), rtol=1e-4
     )
 
 

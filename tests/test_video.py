@@ -30,8 +30,7 @@ def test_what_is_written_is_read_back(tmp_path, name):
     pts = [0, 3003, 6006, 12012, 15015]  # 29.97 with a gap
     colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (90, 60, 200)]
     path = tmp_path / name
-    fps = Fraction(30000, 1001)
-    with VideoWriter(path, path.suffix, fps, Fraction(1, 90000)) as writer:
+    with VideoWriter(path, path.suffix, Fraction(30000, 1001), Fraction(1, 90000)) as writer:
         for time, colour in zip(pts, colours, strict=True):
             writer.write(media.plain(colour), time)
     frames = media.frames_of(path)

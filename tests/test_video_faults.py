@@ -105,8 +105,7 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
     source = media.recording(tmp_path / "in.mp4", count=31)
     for number in range(2):
         film = Film(source, tmp_path / f"{number}.mp4")
-        report = overlay_file(engine, chosen, film, Stats("CPU", "float32"))
-        assert report.frames == 31
+        assert overlay_file(engine, chosen, film, Stats("CPU", "float32")).frames == 31
 
 
 def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
@@ -245,8 +244,7 @@ def test_a_full_disk_leaves_nothing_broken(run, words, tmp_path, rng, monkeypatc
     scripted(monkeypatch, tmp_path, f"import resource\nresource.setrlimit({limits})")
     code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
     assert code == 74 and "Writing" in err and "Traceback" not in err
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"in.mkv", "labels.txt", "process.py"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.mkv", "labels.txt", "process.py"}
 
 
 Usage = namedtuple("Usage", "total used free")
@@ -622,8 +620,7 @@ ENDINGS = (".mp4", ".mov", ".mkv")
 
 def put_all(into, times, pictures=None):
     for number, at in enumerate(times):
-        picture = pictures[number] if pictures else media.plain(size=SIZE)
-        into.put(picture, at, {"put": at})
+        into.put(pictures[number] if pictures else media.plain(size=SIZE), at, {"put": at})
 
 
 def rows_of(path):
@@ -677,8 +674,7 @@ def test_it_is_an_ordinary_film_with_right_colours(tmp_path):
     assert opened(target)[5] == (1, 1, 1, 1)
     with av.open(target) as container:
         for frame, colour in zip(container.decode(video=0), colours, strict=True):
-            shown = frame.to_ndarray(format="rgb24").astype(int)
-            assert np.abs(shown - colour).max() <= 4
+            assert np.abs(frame.to_ndarray(format="rgb24").astype(int) - colour).max() <= 4
 
 
 def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):

@@ -233,8 +233,7 @@ def test_a_map_is_faint_where_there_is_nothing_to_explain():
         (0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, 1), (1, 5e-9, 1),
         (0, 0, 0),
     ):  # fmt: skip
-        faint = made_of(score=(score, score), total=total)
-        alpha = MapPainter()(faint, LOOK).overlays[0].alpha
+        alpha = MapPainter()(made_of(score=(score, score), total=total), LOOK).overlays[0].alpha
         assert alpha.max() == pytest.approx(LOOK.opacity * strongest, rel=1e-3)
 
 
@@ -244,8 +243,7 @@ def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     viewer.press("u")
     seen(viewer).press("v")
     viewer.view.step()
-    shown = viewer.view.first.scene
-    assert ("target", "the best: heart") in named_values(shown)
+    assert ("target", "the best: heart") in named_values(viewer.view.first.scene)
     frame, request = viewer.view.frame, viewer.request
     drawn = drawn_at(30, 30)[..., 1]
     made = explained_frame(frame, drawn, BOX, request=request, engine=viewer.relevance.engine)
@@ -266,8 +264,7 @@ def made_of(**more):
 
 
 def setting_of(**more):
-    rows = figures.setting_rows(made_of(**more))
-    return {row.name: row for row in rows if isinstance(row, Row)}
+    return {row.name: row for row in figures.setting_rows(made_of(**more)) if isinstance(row, Row)}
 
 
 def test_relevance_that_is_lost_is_marked():
@@ -416,9 +413,8 @@ def test_in_a_narrow_column_the_answer_is_whole(monkeypatch):
 def test_a_lecture_in_german_speaks_german_beside_the_picture():
     viewer = seen(Viewer(size=(720, 1280), figures=True, **{"--lecture": "de"}))
     (headline,), (why, *others), (say,) = viewer.view.split.scenes[0].right
-    labels = viewer.state.facts.labels
     german = {"heart": "Herz", "star": "Stern", "cup": "Tasse"}
-    best = german.get(labels[int(np.argmax(viewer.state.answer.scores))])
+    best = german.get(viewer.state.facts.labels[int(np.argmax(viewer.state.answer.scores))])
     assert headline.name == best and why.text == f"warum: „{best}“"
     assert others[-1].name == "Methode" and say.head == viewer.state.lecture[0].say
     assert words_for("mine.de.yaml")("frozen\npreparing lrp") == "angehalten\nlrp wird vorbereitet"

@@ -113,8 +113,7 @@ def test_arrow_keys_go_through_the_boxes():
     state = with_boxes((0, 0, 9, 9), (20, 20, 60, 60))
     assert [pressed(state, "Right " * n).box for n in (1, 2, 3)] == [4, 5, None]
     assert pressed(state, "Left").box == 5
-    gone = state.with_request(box=99)
-    assert pressed(gone, "Right").box is None
+    assert pressed(state.with_request(box=99), "Right").box is None
     assert pressed(with_boxes(), "Right").notice.text == "nothing found"
     assert pressed(started(), "Right").request.choice.method != "lrp"
 
@@ -272,8 +271,7 @@ def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
         typed = replace(listed, menu=replace(listed.menu, typed=command.meaning))
         assert typed.menu.chosen().name == name
         done, direct = pressed(typed, "Return"), pressed(state, name)
-        after = described(replace(done, last_command=""))
-        assert after == described(direct) or name == "help"
+        assert described(replace(done, last_command="")) == described(direct) or name == "help"
 
 
 def test_plain_words_find_a_command():
@@ -293,8 +291,7 @@ def test_a_click_on_a_line_of_a_list_chooses_it():
     clicked = [
         handle(state, events.MouseMoved(640, y, "left", time=6.0)) for y in range(0, 720, size)
     ]
-    done = {one.last_command for one in clicked} - {""}
-    assert {"freeze", "random", "record"} <= done
+    assert {"freeze", "random", "record"} <= {one.last_command for one in clicked} - {""}
     assert handle(state, events.MouseMoved(3, 100, "left", time=6.0)).menu is state.menu
 
 
@@ -399,8 +396,7 @@ def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
     assert (drawn.notice.text, drawn.notice.until) == (HINT, 3.0 + NOTICE_S)
     assert pressed(drawn, "v").request.target == "1 - 0"
     assert pressed(drawn, "v v lock").request.target == "top1"
-    contrast = started(**{"--target": "cup - rest"})
-    assert contrast.target == Target((2,), rest=True)
+    assert started(**{"--target": "cup - rest"}).target == Target((2,), rest=True)
     other = pressed(state, "target:all")
     assert (
         handle(other, events.FrameDrawn(DrawnView(FRAME, *answer(asked="star")))).request.target
@@ -411,8 +407,7 @@ def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
 def test_another_source_goes_on_live_without_patches():
     state = pressed(started(), "space paint step")
     changed = handle(state, events.SourceChanged("source: 1"))
-    expected = {"frame": None, "covered": False, "stepping": False}
-    assert changes(state, changed) == expected
+    assert changes(state, changed) == {"frame": None, "covered": False, "stepping": False}
 
 
 def test_patches_go_where_pictures_get_another_size():
@@ -479,8 +474,7 @@ def test_each_step_of_the_included_lecture_is_its_own_view():
 
 def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_path):
     (tmp_path / "mine.yaml").write_text("- say: a\n  do: [versus, freeze, panels]\n")
-    options = {"--lecture": str(tmp_path / "mine.yaml")}
-    chosen = config.load(options=options, command="live").config
+    chosen = config.load(options={"--lecture": str(tmp_path / "mine.yaml")}, command="live").config
     state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0)
     assert state.request.target == "top1"
     state = handle(state, events.FrameDrawn(DrawnView(FRAME, None)))
@@ -662,8 +656,7 @@ def test_among_pictures_the_nearest_one_is_sought():
 
 
 def test_a_frozen_film_shows_the_pictures_that_are_sought():
-    frozen = handle(film_state(FILM), events.KeyPressed("space", time=5.0))
-    state = clicked(frozen, "bar")
+    state = clicked(handle(film_state(FILM), events.KeyPressed("space", time=5.0)), "bar")
     assert state.stepping and state.orders[-1].what == "seek"
     for number in (8, 9):
         state = handle(state, events.FrameStepped(Item(PLAIN, number, 2.0)))

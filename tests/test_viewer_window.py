@@ -580,8 +580,7 @@ def test_the_overlay_stays_on_what_moves(motion, offset):
 @pytest.mark.parametrize("name", [pytest.param("", marks=pytest.mark.release), ":987"])
 def test_without_a_display_the_message_says_so(name, tiny_model):
     """An unreachable display would abort the process inside OpenCV: exit 69 instead."""
-    words = ("live", "--source", "synthetic", "--model", tiny_model)
-    with start(*words, DISPLAY=name) as process:
+    with start(*("live", "--source", "synthetic", "--model", tiny_model), DISPLAY=name) as process:
         assert process.wait(60) == 69
         message = process.stderr.read()
     assert "--display none" in message
@@ -695,8 +694,7 @@ def viewed(tmp_path, source, seconds):
 def sample(program):
     """What the program holds; None where it is ending."""
     try:
-        memory = program.memory_full_info().uss / 2**20
-        return memory, program.num_threads(), program.num_fds()
+        return program.memory_full_info().uss / 2**20, program.num_threads(), program.num_fds()
     except psutil.NoSuchProcess:
         return None
 

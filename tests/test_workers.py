@@ -161,8 +161,7 @@ def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, 
     assert out.count("frames ->") == 1 and "1 of 2 videos done, 1 failed" in err
     assert contents(tmp_path / "alone") == contents(tmp_path / "shared")
     assert not killed.is_running()
-    temporary = Path(os.environ.get("TMPDIR", "/tmp"))
-    assert not list(temporary.glob(f"{cluster.PREFIX}{running.pid}-*"))
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{cluster.PREFIX}{running.pid}-*"))
 
 
 def test_a_job_reports_its_files_and_its_figures(job, clips, tmp_path):
@@ -369,8 +368,7 @@ def test_addresses_are_told_from_paths():
 
 
 def test_inputs_are_found_by_name_folder_and_glob(bucket, film):
-    names = ["b.mp4", "a.MKV", "a.txt", ".hidden.mp4", "sub/c.mp4", "d[1].mp4", "ü é.mp4"]
-    for name in names:
+    for name in ["b.mp4", "a.MKV", "a.txt", ".hidden.mp4", "sub/c.mp4", "d[1].mp4", "ü é.mp4"]:
         store.upload(film, f"s3://bucket/in/{name}")
 
     def found(word):

@@ -146,8 +146,8 @@ def explained_frame(
     """A frame with a map: strength in [0, 1], scale 1."""
     rows, columns = strength.shape[:2]
     engine = engine or engine_of(labels)
-    kind = MapKind(engine.name, tolerance=tolerance)
     drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
+    kind = MapKind(engine.name, tolerance=tolerance)
     result = SimpleNamespace(
         found=None, segments=None,
         target=engine.explainer.read_target(request.target if request else "top1"),

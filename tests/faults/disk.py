@@ -38,8 +38,7 @@ def on_a_full_disk(folder, free, commands):
 def main():
     """The child process: runs one command after the other; the network is loaded once."""
     folder, free, commands = json.loads(sys.stdin.read())
-    answers = [_tried(Path(folder), free, words) for words in commands]
-    print(json.dumps(answers), flush=True)
+    print(json.dumps([_tried(Path(folder), free, words) for words in commands]), flush=True)
     os._exit(0)
 
 

@@ -48,15 +48,13 @@ class Exhibit:
             [sys.executable, "-c", CHILD, self.folder, *self._words], env=self._environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True,
         )  # fmt: skip
-        reader = threading.Thread(target=self._read, args=[self.process.stdout], daemon=True)
-        reader.start()
+        threading.Thread(target=self._read, args=[self.process.stdout], daemon=True).start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        with_children = [self.process.pid, *self._children()]
-        for pid in with_children:
+        for pid in [self.process.pid, *self._children()]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -159,12 +157,11 @@ def main():
 
 
 def sample_of(kiosk, now):
-    process = psutil.Process()
     live = kiosk._shown_source == "camera" and kiosk._shown
     return {
         "now": now, "state": kiosk.state, "card": kiosk.card,
         "age": now - kiosk._shown.time if live else None, "drawn": now - kiosk._drawn_at,
-        "threads": threading.active_count(), "files": process.num_fds(),
+        "threads": threading.active_count(), "files": psutil.Process().num_fds(),
     }  # fmt: skip
 
 

@@ -146,8 +146,7 @@ def _repacked(valid: bytes, chance: random.Random) -> bytes:
     files = {name: archive.read(name) for name in archive.namelist()}
     name = chance.choice([*files, "config.json"])
     if name.endswith(".json"):
-        text = mutated_json(files[name].decode(), chance)
-        files[name] = text.encode(errors="surrogatepass")
+        files[name] = mutated_json(files[name].decode(), chance).encode(errors="surrogatepass")
     else:
         files[name] = mutated(files[name], chance)
     if chance.random() < 0.05:

@@ -200,14 +200,11 @@ def tiny_model(tmp_path_factory):
     from keras import layers
 
     keras.utils.set_random_seed(3)
-    model = keras.Sequential(
-        [
-            keras.Input((32, 32, 3)),
-            layers.Conv2D(6, 3, padding="same", activation="relu", name="conv2d"),
-            layers.MaxPooling2D(4), layers.Flatten(), layers.Dense(4, activation="softmax"),
-        ],
-        name="tiny",
-    )  # fmt: skip
+    model = keras.Sequential([
+        keras.Input((32, 32, 3)),
+        layers.Conv2D(6, 3, padding="same", activation="relu", name="conv2d"),
+        layers.MaxPooling2D(4), layers.Flatten(), layers.Dense(4, activation="softmax"),
+    ], name="tiny")  # fmt: skip
     path = tmp_path_factory.mktemp("model") / "tiny.keras"
     model.save(path)
     return path
@@ -229,14 +226,11 @@ def vanishing_model(tmp_path_factory):
 
     keras.utils.set_random_seed(3)
     small = keras.initializers.RandomUniform(0, 1e-12)
-    model = keras.Sequential(
-        [
-            keras.Input((32, 32, 3)),
-            layers.Conv2D(4, 3, activation="relu", kernel_initializer=small, name="conv"),
-            layers.GlobalAveragePooling2D(),
-            layers.Dense(4, activation="softmax", name="answer"),
-        ]
-    )
+    model = keras.Sequential([
+        keras.Input((32, 32, 3)),
+        layers.Conv2D(4, 3, activation="relu", kernel_initializer=small, name="conv"),
+        layers.GlobalAveragePooling2D(), layers.Dense(4, activation="softmax", name="answer"),
+    ])  # fmt: skip
     path = tmp_path_factory.mktemp("vanishing") / "vanishing.keras"
     model.save(path)
     return path

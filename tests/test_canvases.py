@@ -16,17 +16,8 @@ from viewer import Viewer, engine_of, explained_frame
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.faithfulness import ProbeResult
 from realtime_lrp.video.source import Timeline
+from realtime_lrp.view import exhibit as pages
 from realtime_lrp.view.decals import Buffers, Decals
-from realtime_lrp.view.exhibit import (
-    Buttons,
-    Gap,
-    Page,
-    TextBlock,
-    draw_card,
-    draw_pad,
-    draw_page,
-    layout_of,
-)
 from realtime_lrp.view.hud import Bar, Legend, Row, draw_blocks, draw_notice
 from realtime_lrp.view.window import Mouse
 
@@ -129,19 +120,20 @@ def notices():
 def exhibit(size):
     canvas = np.zeros((*size, 3), np.uint8)
     top = (
-        TextBlock("I see", 0.9), TextBlock("African chameleon", 1.5), Bar("", 0.62), Gap(0.5),
-        TextBlock("The colours show what spoke for it. " * 2), Legend("icefire", "against", "for"),
+        pages.TextBlock("I see", 0.9), pages.TextBlock("African chameleon", 1.5), Bar("", 0.62),
+        pages.Gap(0.5), pages.TextBlock("The colours show what spoke for it. " * 2),
+        Legend("icefire", "against", "for"),
     )  # fmt: skip
-    buttons = Buttons(("a", "b", "c"), ("English", "Deutsch", "Privacy"), "b")
-    draw_page(canvas, layout_of(size, 8)[1], Page(top, (buttons,)))
+    buttons = pages.Buttons(("a", "b", "c"), ("English", "Deutsch", "Privacy"), "b")
+    pages.draw_page(canvas, pages.layout_of(size, 8)[1], pages.Page(top, (buttons,)))
     return canvas
 
 
 def card():
     canvas = np.full((480, 640, 3), 90, np.uint8)
-    draw_card(canvas, "The picture is black", "Please take the cap off the camera. " * 3)
+    pages.draw_card(canvas, "The picture is black", "Please take the cap off the camera. " * 3)
     pad = np.full((480, 640, 3), 90, np.uint8)
-    draw_pad(pad, "PIN", "2 tries left", 3)
+    pages.draw_pad(pad, "PIN", "2 tries left", 3)
     return np.hstack([canvas, pad])
 
 

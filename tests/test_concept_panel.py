@@ -6,34 +6,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import LOOK, Viewer, answer, engine_of, event_named, explained_frame
+from viewer import LOOK, Viewer, answer, engine_of, event_named, explained_frame, state_of
 
 from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
+from realtime_lrp.engine import result as results
 from realtime_lrp.engine.boxes import drawable
 from realtime_lrp.engine.concept_pipelines import NO_LAYERS, NOT_LRP, ConceptPipelines
-from realtime_lrp.engine.result import (
-    NOT_FINITE,
-    TOP,
-    ConceptMap,
-    ConceptRequest,
-    ConceptResult,
-    fetch_concepts,
-)
+from realtime_lrp.engine.result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.realtime.explaining import SteadyShares, first_request
+from realtime_lrp.realtime.explaining import SteadyShares
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer import maps as viewer_maps
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.maps import (
-    UNPICTURED,
-    ConceptView,
-    MapPainter,
-    followed_caption,
-    name_of,
-    sorted_rows,
-)
-from realtime_lrp.realtime.viewer.state import DrawnView, first_state
+from realtime_lrp.realtime.viewer.maps import UNPICTURED, ConceptView, MapPainter
+from realtime_lrp.realtime.viewer.state import DrawnView
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.reader import VideoReader
@@ -73,9 +61,9 @@ def test_the_engine_answers_what_the_explainer_does(engine, picture):
     for layer in (LAYER, "block3_conv1"):
         result = explained(engine, picture, layer)
         x = engine.network.prepare(result.region.extract(picture)[None])
-        expected = engine.explainer.concepts(x, layer, TOP)
+        expected = engine.explainer.concepts(x, layer, results.TOP)
         found, whole = result.concepts, np.abs(expected.by_channel).sum()
-        assert (found.layer, found.problem, len(found.maps)) == (layer, "", TOP)
+        assert (found.layer, found.problem, len(found.maps)) == (layer, "", results.TOP)
         assert [one.channel for one in found.maps] == expected.channels[0].tolist()
         at_layer = [one.relevance_at_layer for one in found.maps]
         np.testing.assert_allclose(at_layer, expected.shares[0], rtol=1e-4)
@@ -124,9 +112,9 @@ def test_numbers_that_are_not_finite_are_a_reason():
     channels, shares = np.array([[1, 0], [0, 1]]), np.array([[1.0, -3], [np.nan, 1]])
     processed = [np.ones((4, 2, 2), np.int8), np.ones(4), np.ones(4), np.ones(4)]
     tensors = tf.nest.map_structure(tf.constant, (shares, channels, processed))
-    found, broken = fetch_concepts("conv", ChannelOutput(*tensors))
+    found, broken = results.fetch_concepts("conv", ChannelOutput(*tensors))
     assert [(one.channel, one.share) for one in found.maps] == [(1, -0.75), (0, 0.25)]
-    assert (broken.problem, broken.maps) == (NOT_FINITE, ())
+    assert (broken.problem, broken.maps) == (results.NOT_FINITE, ())
 
 
 class Scripted:
@@ -190,7 +178,7 @@ def test_a_frozen_picture_has_its_own_shares():
 def found_of(*channels, layer="conv2", followed=None, scale=1.0):
     """A result with these channels: a map each, shares in equal steps down from 0.4."""
     maps = [
-        ConceptMap(
+        results.ConceptMap(
             np.full((8, 8), 100 - number, np.int8), scale / (number + 1), 1.0, 1.0,
             lambda: np.zeros((8, 8, 3), np.float32),
             channel, 4.0 - number, 0.4 - 0.1 * number,
@@ -210,8 +198,7 @@ def frame_with(found, request, number=1, engine=None):
 
 
 def showing(*keys, **answers):
-    chosen = config.load(options={"--model": "shapes"}, command="live").config
-    state = first_state(chosen, first_request(chosen))
+    state = state_of(**{"--model": "shapes"})
     layers = answers.pop("layers", ("conv1", "conv2"))
     known = answer(
         concept_layers=layers, described_layers=answers.pop("described", layers),
@@ -236,7 +223,7 @@ def test_rows_are_sorted_and_change_places_only_for_a_fifth_more():
         ([3, 7], {7: 3.7, 3: 3.0, 5: 9.0}, [5, 7, 3]),
         ([7, 3, 9, 1], {4: 4.0, 5: 3.0, 6: 2.0, 8: 1.0}, [4, 5, 6, 8]),
     ):
-        assert sorted_rows(before, ranks) == after
+        assert viewer_maps.sorted_rows(before, ranks) == after
 
 
 def test_keys_show_the_panel_and_change_its_layer():
@@ -283,7 +270,7 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     shown = np.maximum(intensity(drawable(explained.result.concepts.of(17), explained.result)), 0)
     np.testing.assert_array_equal(panel.alpha, np.float32(LOOK.opacity) * shown)
     assert panel.name == "channel 17 of conv2"
-    assert followed_caption(explained) == panel.name
+    assert viewer_maps.followed_caption(explained) == panel.name
     whole = frame_with(found_of(5, 17), showing().request)
     assert MapPainter()(whole, LOOK).overlays[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)
@@ -310,7 +297,7 @@ def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
     engine.gallery = SimpleNamespace(
         channels=lambda layer: known, name=lambda layer, channel: {9: "whiskers"}.get(channel, "")
     )
-    assert [name_of(engine, "conv2", channel) for channel in (5, 6, 7, 8, 9)] == [
+    assert [viewer_maps.name_of(engine, "conv2", channel) for channel in (5, 6, 7, 8, 9)] == [
         "for “water bottle” and “cup” (channel 5)", "for “cup” (channel 6)", "channel 7",
         "channel 8", "whiskers",
     ]  # fmt: skip
@@ -327,8 +314,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
             frame, strength, (40, 0, 280, 240), request=viewer.request, concepts=found, **more
         )
         viewer.maps.put(explained, time.monotonic())
-        viewer.press("text_size:medium")  # any change of the view is drawn at once
-        viewer.view.step()
+        viewer.press("text_size:medium").step()  # any change of the view is drawn at once
 
     explained_now(None)
     assert viewer.view.concepts.note == "preparing conv2" and not viewer.state.concept_rows
@@ -348,8 +334,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     explained_now(found_of(5, 17))
     assert viewer.view.first.scene.title == "channel 5 of conv2"
     assert viewer.view.first.scene.arrangement == before, "nothing moves"
-    viewer.press("c")
-    viewer.view.step()
+    viewer.press("c").step()
     assert viewer.request.concepts is None and not viewer.state.concept_rows
     assert viewer.view.concepts is None and viewer.view.split.place is None
 

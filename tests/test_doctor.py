@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import media
 import pytest
+from faults.cameras import linux_cameras
 from faults.clock import until
 from faults.server import MjpegServer
 
@@ -149,14 +150,7 @@ def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, monkeypatch):
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Linux' folders of cameras: one that films, two nodes without pictures."""
-    known = tmp_path / "video4linux"
-    monkeypatch.setattr(video_cameras, "SYSTEM", known)
-    monkeypatch.setattr(video_cameras, "LINUX", True)
-    for node, index, name in [("video0", 0, "C920"), ("video1", 1, "C920"), ("video2", 0, "Coder")]:
-        (known / node).mkdir(parents=True)
-        (known / node / "index").write_text(f"{index}\n")
-        (known / node / "name").write_text(f"{name}\n")
+    linux_cameras(monkeypatch, tmp_path, "C920", "Coder")
 
 
 class Filmed(Source):

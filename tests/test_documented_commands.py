@@ -108,7 +108,7 @@ def furnished(tmp_path_factory, tiny_model):
     box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")
-    for name in ("mine.onnx", "mine.tflite", "faces.onnx"):
+    for name in ("mine.onnx", "mine.tflite", "faces.onnx", "cert.pem", "key.pem"):
         (tmp_path / name).touch()
     settings = {"model.name": "mine.keras", "model.preprocess": "tf", "lrp.samples": 5}
     made = Provenance(
@@ -129,8 +129,6 @@ def furnished(tmp_path_factory, tiny_model):
     (tmp_path / "names.txt").write_text("tabby\ntiger cat\ncock\nhen\n")
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef\n")
     (tmp_path / "token").chmod(0o600)
-    (tmp_path / "cert.pem").touch()
-    (tmp_path / "key.pem").touch()
     (tmp_path / "my.yaml").write_text("overlay: {opacity: 0.5}\n")
     (tmp_path / "found" / "settings.yaml").write_text("lrp: {composite: epsilon}\n")
     (tmp_path / "exhibit.yaml").write_text("model: {name: shapes}\n")
@@ -195,14 +193,10 @@ def test_every_command_that_is_not_run_is_understood(words, workshop):
 )
 def test_every_command_of_the_program_runs(words, workshop, run):
     further = () if {"--help", "--print-unit"} & set(words) else INSTEAD[words[0]]
-    if words[0] == "concepts":
-        further = (
-            ("--count", "1", "--overwrite")
-            if {"shapes", "shapes_vit"} & set(words)
-            else ()
-            if "--names" in words
-            else (*TINY, "--overwrite")
-        )
+    if words[0] == "concepts" and {"shapes", "shapes_vit"} & set(words):
+        further = ("--count", "1", "--overwrite")
+    elif words[0] == "concepts":
+        further = () if "--names" in words else (*TINY, "--overwrite")
     elif "--gallery" in words:
         further = ("--model", "shapes", *NO_CAMERA)
     elif "--images" in words:

@@ -181,16 +181,12 @@ def test_the_privacy_card_comes_and_goes():
 
 def map_of(time_s, target="top1", **scores):
     labels = list(scores)
+    found, network = np.array([*scores.values()], np.float32), SimpleNamespace(labels=labels)
     return SimpleNamespace(
-        result=SimpleNamespace(
-            found=None, segments=None, scores=np.array(list(scores.values()), np.float32)
-        ),
-        frame=SimpleNamespace(time=time_s),
-        request=SimpleNamespace(target=target, box=None),
-        engine=SimpleNamespace(
-            label=lambda index: labels[index], network=SimpleNamespace(labels=labels)
-        ),
-    )
+        result=SimpleNamespace(found=None, segments=None, scores=found),
+        frame=SimpleNamespace(time=time_s), request=SimpleNamespace(target=target, box=None),
+        engine=SimpleNamespace(label=labels.__getitem__, network=network),
+    )  # fmt: skip
 
 
 def told(smoothed):

@@ -30,11 +30,10 @@ from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.view.painting import intensity
 
-SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
-
 
 def settings(*sets, **options):
-    return config.load(sets=sets, options={**SETTINGS, **options}, command="live").config
+    options = {"--model": "shapes", "--target": "top1", "--precision": "float32", **options}
+    return config.load(sets=sets, options=options, command="live").config
 
 
 @pytest.fixture(scope="module")
@@ -454,8 +453,7 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     viewer.explain(frame, viewer.relevance, HEART, 1.0)
     viewer.explain(frame, viewer.second, MUG, 0.0, "vgg16")
-    viewer.press("u")  # all figures; draws at once
-    viewer.view.step()
+    viewer.press("u").step()  # all figures; draws at once
     first, second = viewer.view.split.scenes
     assert texts(first.right)["network"] == "shapes" and texts(second.right)["network"] == "vgg16"
     assert first.caption(first.explained.overlays[0].name) == "shapes:epsilon_plus_flat"
@@ -472,8 +470,7 @@ def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     viewer.explain(frame, viewer.relevance, HEART, 1.0)
     viewer.explain(frame, viewer.second, MUG, 0.0)
-    viewer.press("next_method", "space")
-    viewer.view.step()
+    viewer.press("next_method", "space").step()
     assert viewer.second.request.choice == viewer.request.choice
     assert viewer.second.request.frame is viewer.request.frame is not None
     viewer.state_target("2")
@@ -489,8 +486,7 @@ def test_a_lecture_goes_on_where_a_further_network_refuses_the_method(tmp_path):
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     for thread, labels in ((viewer.relevance, HEART), (second, MUG)):
         viewer.explain(frame, thread, labels, 1.0)
-    viewer.press("Page_Down")
-    viewer.view.step()
+    viewer.press("Page_Down").step()
     assert viewer.view.split.said == "" and second.request.choice != before
     reasons = [(second.request.choice, "it has no ReLU")]
     second.engine_cache = SimpleNamespace(refused=lambda: reasons and reasons.pop())

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from program import opened_window, start, xdotool
 from served import TOKEN, Role, picture_of, serving_pages
 from test_viewer_window import Scripted
-from viewer import LOOK, answer
+from viewer import LOOK, answer, state_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -39,11 +39,9 @@ from realtime_lrp.commands.serve import access, app, messages, server
 from realtime_lrp.commands.serve.app import FILES
 from realtime_lrp.commands.serve.messages import choices, event_of, read_message
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
-from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
 from realtime_lrp.view.concepts import ConceptPanel
@@ -275,8 +273,7 @@ def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
 
 def test_every_command_is_named_on_the_page():
     five, facts = answer(scores=(0.2,) * 5, labels="abcde")
-    chosen = config.load(command="serve").config
-    state = replace(first_state(chosen, first_request(chosen)), answer=five, facts=facts)
+    state = replace(state_of(command="serve"), answer=five, facts=facts)
     offered = {row[2] for row in json.loads(choices(state))["commands"]}
     page = (files(serve) / "page" / "index.html").read_text()
     for one in keys.commands(TARGETS):
@@ -465,12 +462,11 @@ def test_the_code_in_the_terminal_is_that_of_the_address():
 
 def test_every_field_that_the_page_reads_is_sent():
     scripts = "\n".join(one.read_text() for one in FILES.values() if one.name.endswith(".js"))
-    chosen = config.load(command="serve").config
     rates = SimpleNamespace(maps=SimpleNamespace(rate=lambda: 1.0))
     loading = SimpleNamespace(doing="loading", engine_cache=None)
     first = SimpleNamespace(relevance=loading, newest=None, rates=rates, passing=lambda state: "")
     view = SimpleNamespace(
-        state=first_state(chosen, first_request(chosen)), first=first, networks=(first,),
+        state=state_of(command="serve"), first=first, networks=(first,),
         columns=((), ()), capture=SimpleNamespace(trouble=""),
     )  # fmt: skip
     news = json.loads(messages.news(view, None))
@@ -490,12 +486,7 @@ def test_every_field_that_the_page_reads_is_sent():
 
 def test_a_page_chooses_one_of_a_settings_values_or_a_number_up_to_1():
     listed = LookSetting("style", "style", values=lambda: ("heat", "off"))
-    assert [listed.accepts(one) for one in ("heat", "true", True, 1.0)] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    assert [one for one in ("heat", "true", True, 1.0) if listed.accepts(one)] == ["heat"]
     number = LookSetting("opacity", "opacity")
     assert [one for one in (0.5, 1.1, True, "0.5") if number.accepts(one)] == [0.5]
 
@@ -559,8 +550,7 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
 
 
 def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():
-    chosen = config.load(command="live").config
-    state = first_state(chosen, first_request(chosen))
+    state = state_of()
     picture = Item(np.zeros((480, 640, 3), np.uint8), 1, 0.0)
     state = replace(state, shown=picture, pictures=((320, 0, 1280, 720),))
     stroke = events.Brushed((-64, 480), (320, 120))

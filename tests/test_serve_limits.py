@@ -20,19 +20,16 @@ import numpy as np
 from faults.clock import LONG_S, until
 from galleries import gallery_of
 from served import TOKEN, Role, StandIn, patience, picture_of, serving_pages
-from viewer import LOOK, found_box
+from viewer import LOOK, found_box, state_of
 from websockets.exceptions import ConnectionClosed
 
-from realtime_lrp import config
 from realtime_lrp.commands.serve import exchange, server, visitors
 from realtime_lrp.commands.serve.access import own_context
 from realtime_lrp.commands.serve.messages import SetValue, concepts_message, event_of, read_message
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.engine import measured
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.system.scale import FULL
 from realtime_lrp.video import untrusted
 from realtime_lrp.video.untrusted import ChildDecoder, is_plain_jpeg
@@ -227,15 +224,15 @@ def panel_of(*rows, note=""):
 
 
 def parts_of(message):
-    """The fields of a message, and its picture, uint8 [H, W, 3] BGR, or None."""
+    """The fields of a message, and the bytes of its picture."""
     length = int.from_bytes(message[1:5], "little")
-    fields, data = json.loads(message[5 : 5 + length]), message[5 + length :]
-    return fields, cv2.imdecode(np.frombuffer(data, np.uint8), 1) if data else None
+    return json.loads(message[5 : 5 + length]), message[5 + length :]
 
 
 def test_a_message_has_every_channel_with_its_own_map():
     panel = panel_of((5, 0.125, 2), (9, -0.5, 13))
-    fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ("first", "conv")))
+    fields, data = parts_of(concepts_message(panel, gallery_of("conv", 16), ("first", "conv")))
+    maps = cv2.imdecode(np.frombuffer(data, np.uint8), 1)
     assert (fields["layer"], fields["layers"], fields["why"]) == ("conv", ["first", "conv"], "")
     assert fields["without_pictures"] == ["first"]
     assert [
@@ -266,14 +263,12 @@ def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
 
 
 def test_a_row_and_a_layer_that_are_chosen_are_events():
-    relevance = SimpleNamespace(
-        engine=SimpleNamespace(
-            concepts=SimpleNamespace(layers=("conv", "top")),
-            concept_layer="top",
-            explainer=SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8}),
-        ),
-        request=SimpleNamespace(concepts=SimpleNamespace(layer="conv")),
-    )
+    engine = SimpleNamespace(
+        concepts=SimpleNamespace(layers=("conv", "top")), concept_layer="top",
+        explainer=SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8}),
+    )  # fmt: skip
+    request = SimpleNamespace(concepts=SimpleNamespace(layer="conv"))
+    relevance = SimpleNamespace(engine=engine, request=request)
 
     def followed(channel):
         message = f'{{"type": "choice", "what": "channel", "value": {channel}}}'
@@ -330,7 +325,6 @@ def test_what_is_no_small_jpeg_is_refused(decoder):
 NOISE = np.random.default_rng(0).integers(0, 255, (240, 320, 3), np.uint8)
 BASELINE = cv2.imencode(".jpg", NOISE)[1].tobytes()
 SCAN = BASELINE.index(b"\xff\xda")
-HEAD = BASELINE[SCAN : SCAN + 14]
 
 
 def test_jpegs_that_take_long_to_decode_get_to_no_decoder(monkeypatch):
@@ -338,7 +332,7 @@ def test_jpegs_that_take_long_to_decode_get_to_no_decoder(monkeypatch):
     monkeypatch.setattr("realtime_lrp.video.untrusted.PictureProcess", None)
     for kind, data in {
         "progressive": cv2.imencode(".jpg", NOISE, (cv2.IMWRITE_JPEG_PROGRESSIVE, 1))[1].tobytes(),
-        "many scans": BASELINE[:SCAN] + HEAD * 1000 + BASELINE[SCAN:],
+        "many scans": BASELINE[:SCAN] + 1000 * BASELINE[SCAN : SCAN + 14] + BASELINE[SCAN:],
         "arithmetic": BASELINE.replace(b"\xff\xc0", b"\xff\xc9", 1),
         "lossless": BASELINE.replace(b"\xff\xc0", b"\xff\xc3", 1),
         "garbage before": BASELINE[:2] + b"\x00" + BASELINE[2:],
@@ -379,21 +373,25 @@ class Counter:
         for _ in range(self._at_once):
             self._shared.put(self.visitor, jpeg(120))
 
+    def ask(self, picture=None):
+        """Sends a picture and waits for its answer."""
+        count = len(self.answers)
+        self._shared.put(self.visitor, picture or jpeg(120))
+        until(lambda: len(self.answers) > count)
+
     @property
     def last(self):
-        length = int.from_bytes(self.answers[-1][1:5], "little")
-        return json.loads(self.answers[-1][5 : 5 + length]), self.answers[-1][5 + length :]
+        return parts_of(self.answers[-1])
 
 
 @pytest.fixture(scope="module")
 def relevance(tiny_model):
     """Stands for the relevance thread: the engine that is in use, with two maps in flight."""
     words = {"--model": str(tiny_model), "--preprocess": "tf", "--target": "top1"}
-    chosen = config.load(options=words, command="serve").config
-    state = first_state(chosen, first_request(chosen))
+    state = state_of(command="serve", **words)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measured, "_pool", ThreadPoolExecutor(2))
-        return SimpleNamespace(engine=Engine(chosen, moving=True), doing="", state=state)
+        return SimpleNamespace(engine=Engine(state.config, moving=True), doing="", state=state)
 
 
 def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
@@ -423,14 +421,12 @@ def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):
 def test_the_answer_has_the_map_and_what_the_network_says(relevance):
     with Visitors(relevance, lambda: relevance.state) as shared:
         one = Counter(shared, at_once=0)
-        shared.put(one.visitor, jpeg(120))
-        until(lambda: one.answers)
+        one.ask()
         fields, png = one.last
         assert fields["box"] == [8 / 64, 0, 56 / 64, 1]
         assert fields["blocks"][0][0]["kind"] == "headline"
         assert cv2.imdecode(np.frombuffer(png, np.uint8), -1).shape == (32, 32, 4)
-        shared.put(one.visitor, b"no picture")
-        until(lambda: len(one.answers) == 2)
+        one.ask(b"no picture")
         assert one.last[0]["reason"] == "that picture cannot be decoded"
 
 
@@ -446,8 +442,7 @@ def test_the_answer_of_a_detector_has_its_boxes(relevance, monkeypatch):
     with Visitors(relevance, lambda: relevance.state) as shared:
         one = Counter(shared, at_once=0)
         for n in range(2):
-            shared.put(one.visitor, jpeg(120))
-            until(lambda n=n: len(one.answers) > n)
+            one.ask()
             (outline,) = one.last[0]["outlines"]
             assert outline["box"] == [(16 + 2 * n) / 64, 0.25, 0.75, 0.75]
             assert outline["texts"] == ["class 1 93 %", "71 % inside"]
@@ -463,8 +458,7 @@ def test_an_answer_says_which_picture_it_is_for(relevance):
         until(lambda: one.answers)
         assert [one.last[0]["number"], len(one.answers)] == [5, 1]
         one.visitor.paint = None
-        shared.put(one.visitor, jpeg(120))
-        until(lambda: len(one.answers) == 2)
+        one.ask()
         fields, png = one.last
         assert (fields["number"], fields["reason"], png) == (6, visitors.NO_MAP, b"")
         assert fields["outlines"] == []  # the page reads them from every answer
@@ -473,14 +467,12 @@ def test_an_answer_says_which_picture_it_is_for(relevance):
 def test_who_ends_the_decoder_is_served_no_more(relevance):
     with Visitors(relevance, lambda: relevance.state) as shared:
         harmful, other = Counter(shared, at_once=0), Counter(shared, at_once=0)
-        shared.put(harmful.visitor, jpeg(120))
-        until(lambda: harmful.answers)
+        harmful.ask()
         os.kill(shared._decoder._process.child.pid, signal.SIGKILL)
         assert shared.put(harmful.visitor, jpeg(120))
         until(lambda: len(harmful.answers) == 2)
         assert not shared.put(harmful.visitor, jpeg(120))
-        shared.put(other.visitor, jpeg(120))
-        until(lambda: other.answers)
+        other.ask()
         assert other.last[1] and len(harmful.answers) == 2
 
 
@@ -492,13 +484,11 @@ def test_a_network_that_fails_costs_maps_and_nothing_else(relevance, caplog):
     stand_in = SimpleNamespace(engine=broken, doing="")
     with Visitors(stand_in, lambda: relevance.state) as shared:
         one = Counter(shared, at_once=0)
-        for number in (1, 2):
-            shared.put(one.visitor, jpeg(120))
-            until(lambda: len(one.answers) == number)  # noqa: B023
+        for _ in range(2):
+            one.ask()
             assert one.last[0]["reason"] == "no map at the moment"
         stand_in.engine = relevance.engine
-        shared.put(one.visitor, jpeg(120))
-        until(lambda: len(one.answers) == 3)
+        one.ask()
         assert one.last[1]
     assert caplog.text.count("out of order") == 1
 

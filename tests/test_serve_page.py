@@ -189,6 +189,11 @@ def pressed(page, button):
     return expect(page.locator(f"#{button}[aria-pressed=true]"))
 
 
+def freeze(page):
+    page.click("#freeze")
+    pressed(page, "freeze").to_have_count(1)
+
+
 def test_controls_choose_what_is_computed_and_drawn(page):
     page.select_option("#method", "gradient")
     expect(page.locator("#answers")).to_contain_text("gradient")
@@ -254,8 +259,7 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
 
 
 def test_patches_are_painted_with_the_mouse_and_removed(page):
-    page.click("#freeze")
-    pressed(page, "freeze").to_have_count(1)
+    freeze(page)
     box = page.locator("#view").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     before = middle(page)
@@ -316,8 +320,7 @@ step, as rows are replaced at any time. Returns its name."""
 
 
 def pixel(page, x, y):
-    context = "document.getElementById('view').getContext('2d')"
-    code = f"([x, y]) => [...{context}.getImageData(x, y, 1, 1).data]"
+    code = "([x, y]) => [...view.getContext('2d').getImageData(x, y, 1, 1).data]"
     return np.array(page.evaluate(code, [x, y])[:3])
 
 
@@ -327,10 +330,8 @@ def size(page):
 
 def middle(page):
     """The middle of the picture, int [100, 100, 4]."""
-    context = "document.getElementById('view').getContext('2d')"
-    return np.array(page.evaluate(f"[...{context}.getImageData(270, 190, 100, 100).data]")).reshape(
-        100, 100, 4
-    )
+    code = "[...view.getContext('2d').getImageData(270, 190, 100, 100).data]"
+    return np.array(page.evaluate(code)).reshape(100, 100, 4)
 
 
 def until(page, condition, missing=""):
@@ -357,8 +358,7 @@ class TestTheAudience:
         canvas = "document.querySelector('#concept-rows canvas')"
         first_map = f"[...{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, 100).data]"
         until(page, lambda: np.std(page.evaluate(first_map)) > 10)
-        page.click("#freeze")
-        pressed(page, "freeze").to_have_count(1)
+        freeze(page)
         name = page.evaluate(FOCUS_LARGEST)
         page.keyboard.press("Enter")
         followed = page.locator("#concept-rows button[aria-pressed=true]")
@@ -396,8 +396,7 @@ class TestTheAudience:
         page.keyboard.press("Escape")
         expect(watching.locator("#controls")).to_be_hidden()
         watching.keyboard.press(" ")
-        page.click("#freeze")
-        pressed(page, "freeze").to_have_count(1)
+        freeze(page)
         page.click("#freeze")
         pressed(page, "freeze").to_have_count(0)
 
@@ -432,8 +431,7 @@ class TestTheAudience:
         phone.tap("#camera")  # its first pictures are not the first of this connection
         expect(phone.locator("#figures")).to_contain_text("no map yet")
         expect(phone.locator("#figures")).to_contain_text(re.compile(r"the map is [\d.]+ m?s old"))
-        page.click("#freeze")
-        pressed(page, "freeze").to_have_count(1)
+        freeze(page)
         phone.tap("#camera")
         until(phone, lambda: np.array_equal(middle(phone), middle(page)))
         expect(phone.locator("#concept-rows button")).to_have_count(4)
@@ -444,8 +442,7 @@ class TestTheAudience:
 
 
 def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
-    page.click("#freeze")
-    pressed(page, "freeze").to_have_count(1)
+    freeze(page)
     with page.expect_download() as picture:
         page.keyboard.press("s")
     data = np.frombuffer(picture.value.path().read_bytes(), np.uint8)
@@ -478,9 +475,7 @@ def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page):
     page.click("#concepts")
     expect(page.locator("#concept-rows button")).to_have_count(4)
     width = "Math.min(view.clientWidth, view.clientHeight * 640 / 480)"
-    root = (
-        "(({scrollWidth, scrollHeight}) => [scrollWidth, scrollHeight])(document.scrollingElement)"
-    )
+    root = "(one => [one.scrollWidth, one.scrollHeight])(document.scrollingElement)"
     for screen in ((1920, 1080), (1280, 720), (960, 600), (640, 480)):
         page.set_viewport_size({"width": screen[0], "height": screen[1]})
         if screen[0] < 960:
@@ -588,8 +583,7 @@ def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(v
 
 def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
     expect(page.locator("#film-length")).to_have_text("0:20")
-    page.click("#freeze")
-    pressed(page, "freeze").to_have_count(1)
+    freeze(page)
     before = middle(page)
     slider = page.locator("#seek")
     late = float(slider.input_value()) > 0.55  # then the picture may be as at 0:16

@@ -15,13 +15,11 @@ from realtime_lrp.video.reader import Span, VideoReader
 from realtime_lrp.video.region import region_of
 from realtime_lrp.video.writer import VideoWriter
 
-FFV1 = {"codec": "ffv1", "pixels": "bgr0"}
-
 
 def test_a_lossless_file_gives_back_every_colour(tmp_path, rng):
     pictures = [rng.integers(0, 256, (48, 64, 3), np.uint8) for _ in range(3)]
     pictures.append(media.plain())
-    path = media.write_video(tmp_path / "a.mkv", pictures, **FFV1)
+    path = media.write_video(tmp_path / "a.mkv", pictures, codec="ffv1", pixels="bgr0")
     np.testing.assert_array_equal(media.frames_of(path), pictures)
 
 

@@ -44,6 +44,12 @@ def films_in(folder):
     return [name for name in names if not name.startswith(".")]
 
 
+def folders_in(tmp_path):
+    """An empty folder for inputs and one for outputs."""
+    (tmp_path / "in").mkdir(), (tmp_path / "out").mkdir()
+    return tmp_path / "in", tmp_path / "out"
+
+
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
 FAULTS = {
@@ -59,8 +65,7 @@ FAULTS = {
 
 
 def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatch):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
+    folder, out = folders_in(tmp_path)
     for name in (*FAULTS, "whole"):
         media.recording(folder / f"{name}.mp4", count=2)
     faults = "".join(f"def {name}():\n    {what}\n" for name, (what, *_) in FAULTS.items())
@@ -76,8 +81,7 @@ def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatc
 
 def test_times_that_jump_cost_one_file(run, words, tmp_path):
     """By 25000 s, which MP4 cannot hold and Matroska can; one flipped bit of a time is enough."""
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
+    folder, out = folders_in(tmp_path)
     pts = [number * 9000 + (25000 * 90000 if number > 3 else 0) for number in range(6)]
     jump = media.recording(folder / "jump.ts", pts=pts, base=Fraction(1, 90000))
     media.recording(folder / "next.mp4", count=2)
@@ -151,8 +155,7 @@ reader.VideoReader.items = faulty
 
 
 def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, monkeypatch):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
+    folder, out = folders_in(tmp_path)
     for name in ("hangs.mp4", "whole.mp4"):
         media.recording(folder / name)
     hanging = tmp_path / "hanging"
@@ -222,8 +225,7 @@ def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
 
 
 def test_interrupted_it_keeps_what_is_finished(run, words, tmp_path, monkeypatch):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
+    folder, out = folders_in(tmp_path)
     media.recording(folder / "a.mp4", count=1)
     media.recording(folder / "b.mp4", count=60)
 
@@ -267,7 +269,6 @@ def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, mon
 FRAMES = 12  # a batch of eight, and one that is not full
 
 PROCESS = """
-from realtime_lrp.commands.video import recoding
 from realtime_lrp.system import child
 
 calls, fault = [], ""
@@ -302,7 +303,6 @@ recoding.Recoder._decoded, child.Channel.receive = named, listens
 failing(recoding.VideoWriter, "write", "write")
 failing(child.Channel, "send", "tell", lambda self, message: isinstance(message, child.Alive))
 recoding.ALIVE_EVERY_S = 0.0
-recoding.main()
 """
 
 MOMENTS = ["decode 1", "decode 5", f"decode {FRAMES}", f"write {FRAMES}", "listen 3", "tell 1"]
@@ -314,13 +314,10 @@ FURTHER = ["decode 2", f"decode {FRAMES + 1}", "write 1", "write 5", "listen 2"]
 def test_an_error_of_any_thread_of_the_decoding_process_costs_one_film(
     moments, run, words, tmp_path, monkeypatch
 ):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
+    folder, out = folders_in(tmp_path)
     for name in (*moments, "whole"):
         media.recording(folder / f"{name}.mp4", count=FRAMES)
-    script = tmp_path / "process.py"
-    script.write_text(PROCESS)
-    monkeypatch.setattr(recoding, "module_command", lambda _: [sys.executable, str(script)])
+    scripted(monkeypatch, tmp_path, PROCESS)
     code, _, err = run("video", folder, "-o", out, *words)
     assert code == 69 and f"{len(moments)} failed" in err
     told = [line for line in err.splitlines() if "The memory does not suffice" in line]
@@ -347,9 +344,6 @@ def test_an_error_of_the_thread_that_listens_to_it_ends_the_run(run, words, tmp_
         assert not list(tmp_path.glob("out.mp4*"))
 
 
-LIVE = ("live", "--source", "synthetic", "--display", "none", "--duration", 1)
-
-
 @pytest.mark.parametrize(
     ("owner", "name", "call", "code"),
     [
@@ -370,14 +364,14 @@ def test_an_error_of_a_thread_of_the_viewer_is_survived_or_ends_it(
         return whole(*arguments)
 
     monkeypatch.setattr(owner, name, failing)
-    ended, _, err = run(*LIVE, *words)
+    live = ("live", "--source", "synthetic", "--display", "none", "--duration", 1)
+    ended, _, err = run(*live, *words)
     assert len(calls) >= call and ended == code
     assert ("not enough" if code else "the picture is back") in err
 
 
 def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
+    folder, out = folders_in(tmp_path)
     for name, count in (("a.mp4", 4), ("b.mp4", 5)):
         media.recording(folder / name, count=count, metadata={"comment": "mine", "title": "T"})
     command = ("video", folder, "-o", out, *words, "--resume")
@@ -577,8 +571,6 @@ SMALL = {
 }  # fmt: skip
 """What fits into a nearly full disk."""
 
-FREE = {"full": 0, "nearly full": 8 << 10}
-
 
 @pytest.fixture(scope="module")
 def commands(tiny_model, tmp_path_factory):
@@ -607,9 +599,10 @@ def commands(tiny_model, tmp_path_factory):
 def test_what_does_not_fit_is_told_and_leaves_nothing(commands, free, tmp_path):
     if why := disk.missing():
         pytest.skip(f"no file system can be mounted: {why}")
-    answers = disk.on_a_full_disk(tmp_path / "disk", FREE[free], commands.values())
+    room = 8 << 10 if free == "nearly full" else 0
+    answers = disk.on_a_full_disk(tmp_path / "disk", room, commands.values())
     for name, (code, said, left) in zip(commands, answers, strict=True):
-        fits = SMALL.get(name) if free == "nearly full" else None
+        fits = SMALL.get(name) if room else None
         assert (code, left) == ((0, fits) if fits else (74, [])), (name, said)
         assert fits or (len(said.splitlines()) == 1 and "/disk" in said), said
 

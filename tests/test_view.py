@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view import painting
-from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
+from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, colormap_named
 from realtime_lrp.view.motion import Follower
 from realtime_lrp.view.painting import COLOURS, Outline, draw_outlines
 from realtime_lrp.view.text import WHITE
@@ -211,11 +211,9 @@ def test_colour_blind_eyes_read_the_maps(eyes):
     assert apart.min() > 70
 
 
-SOURCES = Path(realtime_lrp.__file__).parent
-OF_LOOK = {field.name for field in fields(Look)}
 TEXT = "\n".join(
     path.read_text().replace("self.", "look." if path.name == "look.py" else "self.")
-    for path in SOURCES.rglob("*.py")
+    for path in Path(realtime_lrp.__file__).parent.rglob("*.py")
     if path.name != "schema.py"
 )
 
@@ -236,7 +234,7 @@ def test_a_setting_goes_through_values_that_the_configuration_takes(setting):
 @pytest.mark.parametrize("key", FIELDS)
 def test_every_setting_is_read(key):
     section, name = key.split(".")
-    value = "look" if section == "overlay" and name in OF_LOOK else section
+    value = "look" if section == "overlay" and name in LOOK.__dataclass_fields__ else section
     if section == "lrp" and name in inspect.signature(Explainer).parameters:
         assert len(re.findall(rf"\b{name}\b", inspect.getsource(Explainer.__init__))) > 1
     else:

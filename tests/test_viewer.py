@@ -70,13 +70,11 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     assert viewer.told == [("pause", True)] and viewer.request.frame is first
     for _ in range(3):
         assert viewer.frame(GREY + 1) is first
-    viewer.press("step")
-    viewer.view.step()
+    viewer.press("step").step()
     assert viewer.view.frame.number == 4 and viewer.request.frame.number == 4
     viewer.frame(GREY)
     assert viewer.view.frame.number == 4
-    viewer.press("space")
-    viewer.view.step()
+    viewer.press("space").step()
     assert viewer.view.frame.number == 5 and viewer.request.frame is None
     assert viewer.told == [("pause", True), ("step", 0), ("pause", False)]
     viewer.view.finish()
@@ -110,8 +108,7 @@ def test_patches_are_painted_where_the_mouse_is():
 def test_a_rectangle_is_seen_alone_until_it_is_let_go():
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)  # at columns 40 to 360
-    viewer.press(Mouse(120, 60, "frame"), Mouse(200, 100, "left"))
-    viewer.view.step()
+    viewer.press(Mouse(120, 60, "frame"), Mouse(200, 100, "left")).step()
     assert (viewer.shown[-1][60, 130:190] == 255).all()
     viewer.press(Mouse(420, 180, "left"), Mouse(420, 180, ""))
     assert viewer.request.region == (0.25, 0.25, 1, 0.75)
@@ -130,11 +127,9 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
     viewer = Viewer(**{"--opacity": 1})
     frame = viewer.frame(GREY)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 30)[..., 1], BOX), frame.time)
-    viewer.press("space")
-    viewer.view.step()
+    viewer.press("space").step()
     fire = viewer.shown[-1][60, 80]
-    viewer.press("colormap:hot")
-    viewer.view.step()
+    viewer.press("colormap:hot").step()
     assert viewer.state.look.colormap == "hot"
     assert (viewer.shown[-1][60, 80] == 255).all() and (fire == (255, 187, 0)).all()
 
@@ -143,8 +138,7 @@ def test_map_and_answer_of_another_file_do_not_stand_beside_a_picture():
     viewer = Viewer(figures=True, **{"--opacity": 1})
     cat, dog = "cat.jpg (1 of 2)", "dog.jpg (2 of 2)"
     explain(viewer, viewer.frame(GREY, cat))
-    viewer.press("p")
-    viewer.view.step()
+    viewer.press("p").step()
     boxes = viewer.view.first.scene.arrangement.pictures
     for picture, source, answered in (
         (GREY, cat, True), (GREY, dog, False), (GREY, cat, True), (GREY[::2], cat, False),
@@ -173,8 +167,7 @@ def test_an_answer_to_an_earlier_picture_is_marked_as_old(text):
     explain(viewer, frame)
     viewer.view.step()
     for _ in range(2):
-        viewer.press("text_size:medium")  # draws at once
-        viewer.view.step()
+        viewer.press("text_size:medium").step()  # draws at once
         marked = [one.startswith("of a picture ") for one in old_marks(viewer)]
         assert marked == [True] * (viewer.view.frame.value is not frame.value)
         viewer.frame(GREY.copy())
@@ -210,11 +203,9 @@ def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
     picture = GREY.copy()
     picture[:, :80] = 40
     explain(viewer, viewer.frame(picture), 30, 20)
-    viewer.press("space")
-    viewer.view.step()
+    viewer.press("space").step()
     assert green_column(viewer) < 80 and viewer.shown[-1][5, 5].tolist() == [40] * 3
-    viewer.press("mirror")
-    viewer.view.step()
+    viewer.press("mirror").step()
     assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and np.isnan(green_column(viewer))
     explain(viewer, viewer.request.frame, 30, 40)
     time.sleep(view.SOON_S)
@@ -241,8 +232,7 @@ def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     monkeypatch.setattr(view, "FIGURES_S", 1e9)
     viewer = Viewer(figures=True)
     viewer.press("u")
-    seen(viewer).press("v")
-    viewer.view.step()
+    seen(viewer).press("v").step()
     assert ("target", "the best: heart") in named_values(viewer.view.first.scene)
     frame, request = viewer.view.frame, viewer.request
     drawn = drawn_at(30, 30)[..., 1]
@@ -430,8 +420,7 @@ def test_a_lecture_says_its_sentence_where_it_covers_no_picture():
     viewer.view.step()
     assert viewer.view.columns[1] == [*viewer.view.first.right]
     viewer.relevance.engine = None
-    viewer.press(*["Page_Down"] * 2, "p")
-    viewer.view.step()
+    viewer.press(*["Page_Down"] * 2, "p").step()
     split = viewer.view.split
     assert split.said == viewer.state.lecture[2].say
     assert all(y1 < 690 for _, _, _, y1 in split.pictures)

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from viewer import COMMANDS, Viewer, answer, event_named, found_box
+from viewer import COMMANDS, Viewer, answer, event_named, found_box, state_of
 
 from realtime_lrp import config
 from realtime_lrp.config.provenance import recorded_settings
@@ -17,15 +17,7 @@ from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, NO_MAP
 from realtime_lrp.realtime.viewer.handle import CHOICES, handle, show_step
 from realtime_lrp.realtime.viewer.lecture import INCLUDED, load_lecture, with_networks
 from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius, progress, seek
-from realtime_lrp.realtime.viewer.state import (
-    CONTROLS_S,
-    END_S,
-    NOTICE_S,
-    DrawnView,
-    Order,
-    ViewerState,
-    first_state,
-)
+from realtime_lrp.realtime.viewer.state import CONTROLS_S, END_S, NOTICE_S, DrawnView, first_state
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.rules.composites import COMPOSITES
@@ -40,18 +32,20 @@ from realtime_lrp.view.window import Mouse
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
 FRAME, LATER = Item(PICTURE, 7, 1.0), Item(PICTURE, 9, 2.0)
-ANSWER = answer()
 WIDE = {"scores": (0.1, 0.5, 0.1, 0.1, 0.2), "labels": "abcde"}
 
 
 def started(*sets, **options):
     """The state of a viewer that shows a frame with its answer; no notice is shown any more."""
-    chosen = config.load(sets=sets, options=options, command="live").config
-    state = first_state(chosen, first_request(chosen))
+    state = state_of(*sets, **options)
     drawn = events.FrameDrawn(
         DrawnView(FRAME, *answer(asked=state.request.target), ((0, 0, 160, 120),))
     )
     return replace(handle(state, drawn), notice=type(state.notice)())
+
+
+def shows(state, item=FRAME, **of_answer):
+    return handle(state, events.FrameDrawn(DrawnView(item, *answer(**of_answer))))
 
 
 def pressed(state, names):
@@ -132,7 +126,7 @@ def described(state):
     }  # fmt: skip
     facts |= {field.name: getattr(request.choice, field.name) for field in fields(request.choice)}
     facts |= {field.name: getattr(state.look, field.name) for field in fields(state.look)}
-    rest = {field.name for field in fields(ViewerState)} - {
+    rest = {field.name for field in fields(state)} - {
         "config", "request", "look", "menu", "notice", "shown", "orders",
         "answer",
     }  # fmt: skip
@@ -264,7 +258,7 @@ def test_a_command_of_a_drawing_setting_changes_that_alone(setting):
 
 
 def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
-    state = handle(started(), events.FrameDrawn(DrawnView(FRAME, *answer(**WIDE))))
+    state = shows(started(), **WIDE)
     listed = pressed(state, "h")
     assert {one.name for one in listed.menu.commands} == set(COMMANDS)
     for name, command in COMMANDS.items():
@@ -301,29 +295,26 @@ def test_all_methods_and_targets_come_round():
         state = pressed(state, "next_method")
         walked.append(state.request.choice.method)
     assert [walked[-1], *walked[:-1]] == list(METHODS)
-    cnn = answer(unsuited=frozenset(("deconvnet", "cp_lrp")))
-    state = handle(started(), events.FrameDrawn(DrawnView(FRAME, *cnn)))
-    last = [name for name in METHODS if name not in cnn[1].unsuited][-1]
+    unsuited = frozenset(("deconvnet", "cp_lrp"))
+    state = shows(started(), unsuited=unsuited)
+    last = [name for name in METHODS if name not in unsuited][-1]
     assert pressed(state, "previous_method").request.choice.method == last
     offered = {one.name for one in pressed(state, "h").menu.commands}
     assert {f"panel:{name}" for name in COMPOSITES} - offered == {"panel:cp_lrp"}
     assert "target:top5" not in offered and "target:all" in offered
-    wide = handle(started(), events.FrameDrawn(DrawnView(FRAME, *answer(**WIDE))))
+    wide = shows(started(), **WIDE)
     assert "target:top5" in {one.name for one in pressed(wide, "h").menu.commands}
     assert pressed(wide, "lock v").request.target == "1 - 4"
 
 
 def test_panels_that_the_network_refuses_are_left_out():
-    vit = answer(unsuited=frozenset(("guided_backprop", "deconvnet")))
-    state = pressed(handle(started(), events.FrameDrawn(DrawnView(FRAME, *vit))), "p")
+    unsuited = frozenset(("guided_backprop", "deconvnet"))
+    state = pressed(shows(started(), unsuited=unsuited), "p")
     assert state.request.choice.also == ("grad_cam",)
     assert state.notice.text == "not for this network: guided_backprop"
     assert pressed(started(), "p").request.choice.also == ("guided_backprop", "grad_cam")
-    chosen = config.load(command="live").config
-    early = pressed(first_state(chosen, first_request(chosen)), "p")
-    assert handle(early, events.FrameDrawn(DrawnView(FRAME, *vit))).request.choice.also == (
-        "grad_cam",
-    )
+    early = shows(pressed(state_of(), "p"), unsuited=unsuited)
+    assert early.request.choice.also == ("grad_cam",)
 
 
 @pytest.mark.parametrize("between", ["next_colormap", "h Escape", "l Escape", "f Escape", "f f"])
@@ -351,10 +342,7 @@ def test_a_clicker_goes_through_files_where_the_settings_say_so():
 
 
 def test_no_map_stands_side_by_side_with_itself():
-    sets = ("live.panels=[lrp, grad_cam, zplus, grad_cam]",)
-    chosen = config.load(sets=sets, command="live").config
-    state = first_state(chosen, first_request(chosen))
-    state = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer())))
+    state = shows(state_of("live.panels=[lrp, grad_cam, zplus, grad_cam]"))
     assert state.named_panels == ("epsilon_plus_flat", "grad_cam", "zplus")
     assert pressed(state, "p").request.choice.also == ("grad_cam", "zplus")
     zplus = pressed(state, "p composite:zplus")
@@ -370,8 +358,7 @@ def test_only_auto_precision_gets_another_engine_for_one_class_against_another()
 
 
 def test_before_the_first_map_keys_that_need_an_answer_say_so():
-    chosen = config.load(command="live").config
-    state = first_state(chosen, first_request(chosen))
+    state = state_of()
     for key in ("lock", "v"):
         after = pressed(state, key)
         assert after.notice.text == NO_MAP and changes(state, after) == {}, key
@@ -380,17 +367,15 @@ def test_before_the_first_map_keys_that_need_an_answer_say_so():
 
 
 def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it():
-    chosen = config.load(command="live").config
-    typed = pressed(first_state(chosen, first_request(chosen)), "l u q Return BackSpace")
+    typed = pressed(state_of(), "l u q Return BackSpace")
     assert not typed.ended and typed.menu.typed == "u" and typed.menu.found() == []
-    drawn = handle(typed, events.FrameDrawn(DrawnView(FRAME, *answer())))
+    drawn = shows(typed)
     assert [label for _, label in drawn.menu.found()] == ["cup"]
     assert pressed(drawn, "Return").request.target == "2"
 
 
 def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
-    chosen = config.load(options={"--target": "star"}, command="live").config
-    state = first_state(chosen, first_request(chosen))
+    state = state_of(**{"--target": "star"})
     drawn = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer(asked="star")), time=3.0))
     assert (state.target, drawn.target) == (Target(), Target((1,)))
     assert (drawn.notice.text, drawn.notice.until) == (HINT, 3.0 + NOTICE_S)
@@ -398,10 +383,7 @@ def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
     assert pressed(drawn, "v v lock").request.target == "top1"
     assert started(**{"--target": "cup - rest"}).target == Target((2,), rest=True)
     other = pressed(state, "target:all")
-    assert (
-        handle(other, events.FrameDrawn(DrawnView(FRAME, *answer(asked="star")))).request.target
-        == "all"
-    )
+    assert shows(other, asked="star").request.target == "all"
 
 
 def test_another_source_goes_on_live_without_patches():
@@ -413,10 +395,8 @@ def test_another_source_goes_on_live_without_patches():
 def test_patches_go_where_pictures_get_another_size():
     state = pressed(started(), "paint")
     for picture, covered in ((PICTURE + 1, (30, 50)), (PICTURE[::2], False)):
-        drawn = events.FrameDrawn(
-            DrawnView(Item(picture, 10, 3.0), *answer(asked=state.request.target))
-        )
-        assert described(handle(state, drawn))["covered"] == covered
+        after = shows(state, Item(picture, 10, 3.0), asked=state.request.target)
+        assert described(after)["covered"] == covered
 
 
 def test_a_refused_choice_goes_back_to_what_is_shown():
@@ -448,14 +428,13 @@ def test_a_state_is_never_changed_in_place():
     pressed(state, "paint mirror larger_brush BackSpace space l s Return h q")
     assert described(state) == before
     np.testing.assert_array_equal(state.mask, mask)
-    assert all(isinstance(order, Order) for order in state.orders)
+    assert {type(order).__name__ for order in state.orders} == {"Order"}
 
 
 def at_step(number, **options):
     chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
     state = first_state(chosen, first_request(chosen), load_lecture(chosen))
-    state = handle(show_step(state, 0), events.FrameDrawn(DrawnView(FRAME, *ANSWER)))
-    return pressed(state, " ".join(["Page_Down"] * number))
+    return pressed(shows(show_step(state, 0)), " ".join(["Page_Down"] * number))
 
 
 def test_each_step_of_the_included_lecture_is_its_own_view():
@@ -474,11 +453,9 @@ def test_each_step_of_the_included_lecture_is_its_own_view():
 
 def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_path):
     (tmp_path / "mine.yaml").write_text("- say: a\n  do: [versus, freeze, panels]\n")
-    chosen = config.load(options={"--lecture": str(tmp_path / "mine.yaml")}, command="live").config
-    state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0)
+    state = show_step(state_of(**{"--lecture": str(tmp_path / "mine.yaml")}), 0)
     assert state.request.target == "top1"
-    state = handle(state, events.FrameDrawn(DrawnView(FRAME, None)))
-    state = handle(state, events.FrameDrawn(DrawnView(FRAME, *answer())))
+    state = shows(handle(state, events.FrameDrawn(DrawnView(FRAME, None))))
     assert (state.request.target, state.frozen, state.tiled) == ("0 - 1", FRAME, True)
 
 
@@ -502,15 +479,13 @@ def test_one_class_against_the_next_follows_the_picture_until_it_is_locked():
     state, other = pressed(started(), "v"), (0.1, 0.2, 0.7)
     first = state.request.target
     assert first == "0 - 1"
-    seen = handle(state, events.FrameDrawn(DrawnView(LATER, *answer(scores=other, asked=first))))
+    seen = shows(state, LATER, scores=other, asked=first)
     assert seen.request.target == "2 - 1"
     assert pressed(seen, "v").request.target == "top1"
-    second = handle(
-        state, events.FrameDrawn(DrawnView(LATER, *answer(scores=(0.6, 0.1, 0.3), asked=first)))
-    )
+    second = shows(state, LATER, scores=(0.6, 0.1, 0.3), asked=first)
     assert second.request.target == first
     locked = pressed(started(), "lock v")
-    kept = handle(locked, events.FrameDrawn(DrawnView(LATER, *answer(scores=other, asked=first))))
+    kept = shows(locked, LATER, scores=other, asked=first)
     assert kept.request.target == first
 
 
@@ -521,9 +496,7 @@ FILM = Timeline(2.0, 8.0, "seconds")
 
 def film_state(timeline=None, size=SIZE, pictures=None):
     """The state of a viewer that shows a picture over all of the canvas."""
-    chosen = config.load(command="live").config
-    state = first_state(chosen, first_request(chosen))
-    pictures = pictures or ((0, 0, size[1], size[0]),)
+    state, pictures = state_of(), pictures or ((0, 0, size[1], size[0]),)
     shown = Item(PLAIN, 7, 1.0)
     drawn = events.FrameDrawn(DrawnView(shown, *answer(), pictures, timeline, size=size))
     return replace(handle(state, drawn), notice=type(state.notice)())
@@ -547,9 +520,8 @@ def clicked(state, name):
     """The state after a click on a control that has been shown for a while."""
     box = controls_of(state).track if name == "bar" else controls_of(state).buttons[name]
     x, y = middle(box)
-    begin = 10.0
-    pressed = begin + SETTLED_S + 0.1
-    return moved(state, (begin, x, y, ""), (pressed, x, y, "left"), (pressed + 0.1, x, y, ""))
+    pressed = 10.0 + SETTLED_S + 0.1
+    return moved(state, (10.0, x, y, ""), (pressed, x, y, "left"), (pressed + 0.1, x, y, ""))
 
 
 @pytest.mark.parametrize("action", BUTTONS)

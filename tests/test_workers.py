@@ -70,9 +70,7 @@ def lost(*_):
     raise TemporaryError("was lost with its worker 4 times")
 
 
-PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
-DOCUMENT = Path(__file__).parents[1] / "docs" / "archives.md"
-LATIN_1 = os.fsdecode(b"caf\xe9.mp4")
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +84,7 @@ def clips(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clips")
     media.recording(folder / "long.mp4", 48, sound="aac", rotation=90)
     media.recording(folder / "short.mkv", 12)
-    media.recording(folder / LATIN_1, 10)
+    media.recording(folder / os.fsdecode(b"caf\xe9.mp4"), 10)
     (folder / "text.mp4").write_text("no film")
     return folder
 
@@ -136,14 +134,12 @@ def wait_until(condition, running):
 @pytest.mark.parametrize("where", ["at the start", "in a film"])
 @compiled()
 def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, tmp_path):
-    ends, sources = [], (clips / "text.mp4", clips / "long.mp4")
+    words = []
     for name in ("alone", "shared"):
         (tmp_path / name).mkdir()
-    words = [
-        (*sources, "-o", tmp_path / one, "--maps", tmp_path / one / "maps")
-        for one in ("alone", "shared")
-    ]
-    ends.append(run("video", *words[0], *network)[0])
+        target = ("-o", tmp_path / name, "--maps", tmp_path / name / "maps")
+        words.append((clips / "text.mp4", clips / "long.mp4", *target))
+    ends = [run("video", *words[0], *network)[0]]
     for tries_left in (2, 1, 0):
         try:
             with start("video", *words[1], *network, "--workers", 1) as running:
@@ -227,7 +223,7 @@ def test_what_ends_the_job_and_what_only_one_film(
 
 def test_nothing_of_ray_is_imported_without_an_option(light_scripts):
     importing, imports = {}, r"^ *(?:from|import) \S*?(\bray|video\.cluster)\b"
-    for path in PACKAGE.rglob("*.py"):
+    for path in (ROOT / "realtime_lrp").rglob("*.py"):
         for one in re.findall(imports, path.read_text(), re.MULTILINE):
             importing.setdefault(path.name, set()).add(one.split(".")[-1])
     assert importing == {"cluster.py": {"ray"}, "run.py": {"cluster"}}
@@ -262,7 +258,8 @@ def test_one_line_reads_all_sidecars(job, clips, tmp_path):
     for name in ("a.mp4", "b.mp4"):
         shutil.copy(clips / "short.mkv", tmp_path / "in" / name)
     job(tmp_path / "in", "-o", tmp_path)
-    (line,) = [one for one in DOCUMENT.read_text().splitlines() if one.startswith("from 'films/")]
+    lines = (ROOT / "docs" / "archives.md").read_text().splitlines()
+    (line,) = [one for one in lines if one.startswith("from 'films/")]
     rows = duckdb.sql(line.replace("films/", f"{tmp_path}/")).fetchall()
     assert sum(count for *_, count in rows) == 24 and len({film for film, *_ in rows}) == 2
 

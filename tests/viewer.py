@@ -36,6 +36,12 @@ def event_named(name, **when):
     return KeyPressed(name, **when)
 
 
+def state_of(*sets, command="live", **options):
+    """The first state of a viewer with these settings."""
+    chosen = config.load(sets=sets, options=options, command=command).config
+    return first_state(chosen, first_request(chosen), load_lecture(chosen))
+
+
 class Scripted(Capture):
     """A capture whose source a test makes."""
 
@@ -112,6 +118,7 @@ class Viewer:
             event = MouseMoved(key.x, key.y, key.button) if mouse else event_named(key)
             for order in self.view.send(event):
                 self.loop.perform(order)
+        return self.view
 
     def state_target(self, target):
         self.view.send(Chosen("target", target))
@@ -146,25 +153,19 @@ def explained_frame(
     """A frame with a map: strength in [0, 1], scale 1."""
     rows, columns = strength.shape[:2]
     engine = engine or engine_of(labels)
+    nothing = dict.fromkeys(("mask", "frame", "concepts", "box", "region"))
+    request = request or SimpleNamespace(target="top1", **nothing)
     drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
     kind = MapKind(engine.name, tolerance=tolerance)
     result = SimpleNamespace(
         found=None, segments=None,
-        target=engine.explainer.read_target(request.target if request else "top1"),
+        target=engine.explainer.read_target(request.target),
         scores=np.array(scores, np.float32), explained=score, concepts=concepts,
         region=Region(box, (0, 0, columns, rows), (rows, columns)),
         maps=[ResultMap(*drawn, kind, signed, *score, taken)],
     )  # fmt: skip
     return ExplainedFrame(
-        frame=frame,
-        picture=frame.value,
-        request=request
-        or SimpleNamespace(
-            target="top1", mask=None, frame=None, concepts=None, box=None, region=None
-        ),
-        engine=engine,
-        result=result,
-        **more,
+        frame=frame, picture=frame.value, request=request, engine=engine, result=result, **more
     )
 
 

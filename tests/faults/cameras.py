@@ -9,10 +9,22 @@ import media
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.video import cameras
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.source import Source
 
 FOREVER_S = 1e5
+
+
+def linux_cameras(monkeypatch, folder, first, second):
+    """Linux' folder of two cameras, the first with another node that carries no pictures."""
+    monkeypatch.setattr(cameras, "SYSTEM", folder / "video4linux")
+    monkeypatch.setattr(cameras, "LINUX", True)
+    for node, (index, name) in enumerate(((0, first), (1, first), (0, second))):
+        made = folder / "video4linux" / f"video{node}"
+        made.mkdir(parents=True)
+        (made / "index").write_text(f"{index}\n")
+        (made / "name").write_text(f"{name}\n")
 
 
 class Scripted(Source):

@@ -20,9 +20,6 @@ from faults.cameras import Film
 from faults.clock import LONG_S
 
 TESTS = Path(__file__).parents[1]
-SAMPLE_S = 0.1
-
-CHILD = "from faults import exhibit; exhibit.main()"
 
 
 class Exhibit:
@@ -45,8 +42,9 @@ class Exhibit:
 
     def start(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, self.folder, *self._words], env=self._environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True,
+            [sys.executable, "-c", "from faults import exhibit; exhibit.main()", self.folder,
+             *self._words], env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._stderr, text=True,
         )  # fmt: skip
         threading.Thread(target=self._read, args=[self.process.stdout], daemon=True).start()
 
@@ -138,7 +136,7 @@ def main():
         def step(self):
             drawn = super().step()
             now = time.monotonic()
-            if now - self.sampled >= SAMPLE_S:
+            if now - self.sampled >= 0.1:
                 self.sampled = now
                 print(json.dumps(sample_of(self, now)), flush=True)
             return drawn

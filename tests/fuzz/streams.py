@@ -85,7 +85,6 @@ def _redirected(where: str) -> Answer:
     return _page("302 Found", f"Location: {where}\r\n")
 
 
-BOUNDARY = b"\r\n--frame\r\n"
 ZIPPED = b"Content-Encoding: gzip\r\n"
 
 HOSTILE: dict[str, Answer] = {
@@ -100,7 +99,7 @@ HOSTILE: dict[str, Answer] = {
     "no boundary": lambda: _pictures(part, OK + b"Content-Type: multipart/x-mixed-replace\r\n"),
     "no type": lambda: _pictures(part, OK),
     "a boundary in the pictures": lambda: _pictures(
-        lambda jpeg: part(jpeg[:300] + BOUNDARY + jpeg[300:])
+        lambda jpeg: part(jpeg[:300] + b"\r\n--frame\r\n" + jpeg[300:])
     ),
     "lengths too small": lambda: _pictures(lambda jpeg: part(jpeg, len(jpeg) // 2)),
     "lengths below zero": lambda: _pictures(lambda jpeg: part(jpeg, -1)),

@@ -359,8 +359,7 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path):
         (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
         ("lrp: {}".encode("utf-16"), ": is UTF-16, UTF-32 or not text at all; save it as UTF-8"),
         (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
-        (b"a: 1\nb: *x", f":2: {ALIASES}"),
-        (b"a: &x [1]\nb: 1", f":1: {ALIASES}"),
+        (b"a: 1\nb: *x", f":2: {ALIASES}"), (b"a: &x [1]\nb: 1", f":1: {ALIASES}"),
         (b"- 1\n- 2\n", ":1: expected sections such as 'lrp:' with keys under them"),
         (b"#" * (1 << 20) + b"\n", ": is larger than 1 MiB"),
         (b"{a: " * 5000, f":1: {INVALID}it is nested too deeply"),
@@ -369,14 +368,13 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path):
         (b"lrp:\n  <<: {pool: max}", ":2: there is no key 'lrp.<<'"),
         (b"lrp: {layers: {a: flat, a: flat}}", ":1: lrp.layers.a: is set twice; keep one of them"),
         (b"lrp: {target: !!python/object/apply:os.system [true]}", f":1: {INVALID}{TAGS}"),
-        (b"lrp: [1\nb: {", f":2: {INVALID}"),
-        (b"--- {}\n--- {}", f":2: {INVALID}"),
+        (b"lrp: [1\nb: {", f":2: {INVALID}"), (b"--- {}\n--- {}", f":2: {INVALID}"),
         (b"model:\n  name:shapes\n", ":1: model: expected a section, with 'key: value' lines"),
         (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: expected {pattern: rule}, with a space"),
         (b"live: {source:a:geheim@h}", ":1: there is no key 'live.***@h'; live has source, sour"),
         ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\xa0pool'; did you mean"),
         (b'lrp: {target: "\\0"}', ":1: lrp.target: expected a text without the character U+0000"),
-    ):
+    ):  # fmt: skip
         file = tmp_path / "bad.yaml"
         file.write_bytes(text)
         begun = time.process_time()

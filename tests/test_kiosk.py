@@ -143,11 +143,9 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
         assert "Traceback" not in process.stderr.read()
     shot.unlink()
     assert [name for name in files_in(tmp_path) if is_ours(name)] == [
-        "home/.cache/realtime-lrp/precision.json",
-        "home/realtime-lrp/health.json",
-        "home/realtime-lrp/kiosk.log",
-        "home/realtime-lrp/running",
-    ]
+        "home/.cache/realtime-lrp/precision.json", "home/realtime-lrp/health.json",
+        "home/realtime-lrp/kiosk.log", "home/realtime-lrp/running",
+    ]  # fmt: skip
 
 
 def is_ours(file):

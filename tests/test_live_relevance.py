@@ -415,12 +415,8 @@ def test_a_further_network_has_its_own_model_and_no_target_of_its_own():
 
 def test_targets_name_the_same_class_in_each_network():
     for target, expected in (
-        ("all", "all"),
-        ("top1", "top1"),
-        ("cup", "1"),
-        ("2", "1"),
-        ("cup - rest", "1 - rest"),
-    ):
+        ("all", "all"), ("top1", "top1"), ("cup", "1"), ("2", "1"), ("cup - rest", "1 - rest"),
+    ):  # fmt: skip
         assert networks.target_for(target, engine_of(HEART), engine_of(MUG)) == expected
 
 

@@ -99,13 +99,10 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
     fake = driver(filmed(720, 1280), width=1280, height=720, format=1196444237.0)
     with Camera(3, {"size": (1280, 720), "fps": 30, "format": "MJPG"}, stop) as camera:
         assert fake.calls == [
-            (3, cv2.CAP_V4L2),
-            (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
-            (cv2.CAP_PROP_FRAME_WIDTH, 1280),
-            (cv2.CAP_PROP_FRAME_HEIGHT, 720),
-            (cv2.CAP_PROP_FPS, 30),
-            (cv2.CAP_PROP_BUFFERSIZE, 2),
-        ]
+            (3, cv2.CAP_V4L2), (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
+            (cv2.CAP_PROP_FRAME_WIDTH, 1280), (cv2.CAP_PROP_FRAME_HEIGHT, 720),
+            (cv2.CAP_PROP_FPS, 30), (cv2.CAP_PROP_BUFFERSIZE, 2),
+        ]  # fmt: skip
         assert (camera.read() == (0, 0, 255)).all()
         assert camera.read() is None
         assert camera.described == "camera 3, 1280 x 720, 30 fps, MJPG"

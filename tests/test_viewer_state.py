@@ -32,6 +32,7 @@ from realtime_lrp.view.window import Mouse
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
 FRAME, LATER = Item(PICTURE, 7, 1.0), Item(PICTURE, 9, 2.0)
+ANSWER = answer()
 WIDE = {"scores": (0.1, 0.5, 0.1, 0.1, 0.2), "labels": "abcde"}
 
 
@@ -434,7 +435,8 @@ def test_a_state_is_never_changed_in_place():
 def at_step(number, **options):
     chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
     state = first_state(chosen, first_request(chosen), load_lecture(chosen))
-    return pressed(shows(show_step(state, 0)), " ".join(["Page_Down"] * number))
+    state = handle(show_step(state, 0), events.FrameDrawn(DrawnView(FRAME, *ANSWER)))
+    return pressed(state, " ".join(["Page_Down"] * number))
 
 
 def test_each_step_of_the_included_lecture_is_its_own_view():

@@ -52,8 +52,7 @@ def convolution_matrix(kernel, shape, strides=(1, 1), padding="valid", dilation=
         y = i * strides[0] - before_h + p * dilation[0]
         x = j * strides[1] - before_w + q * dilation[1]
         if 0 <= y < height and 0 <= x < width:
-            channel = (k // (filters // groups)) * depth + d
-            matrix[y, x, channel, i, j, k] += kernel[p, q, d, k]
+            matrix[y, x, (k // (filters // groups)) * depth + d, i, j, k] += kernel[p, q, d, k]
     return matrix.reshape(height * width * channels, -1), (out_h, out_w, filters)
 
 
@@ -101,8 +100,7 @@ def zbox(layer, a, relevance):
 
 def wsquare(layer, a, relevance):
     """By the squared weight alone, on the support."""
-    contributions = layer.support[:, None] * layer.matrix**2
-    return shared(contributions, layer.absorbed**2, relevance)
+    return shared(layer.support[:, None] * layer.matrix**2, layer.absorbed**2, relevance)
 
 
 def flat(layer, a, relevance):

@@ -137,8 +137,7 @@ def test_of_frames_that_are_near_only_the_best_is_shown(engine, rng, backwards):
     values[[3, 6, 11, 20, 22, 24]] = 5, 3, 4, 1, 2, 0.5
     if backwards:
         places, values = places[::-1], values[::-1]
-    shown = [places[n][1] for n in row_of(engine, noise, places, 5, values)]
-    assert shown == [3, 11, 22]
+    assert [places[n][1] for n in row_of(engine, noise, places, 5, values)] == [3, 11, 22]
     assert len(row_of(engine, noise, [(n, 0) for n in range(40)], 5, values)) == 6
     fade = np.linspace(noise[0], noise[1], 200).astype(np.uint8)
     fade = fade[::-1] if backwards else fade
@@ -187,8 +186,7 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     assert gallery.contents.provenance["composite"] == "epsilon_plus_flat"
     code, printed, told = run("show", target)
     assert code == 0 and "epsilon_plus_flat" in printed, told
-    named = names.read_text().replace(f"  {channel}: ", f"  {channel}: wheel rim", 1)
-    names.write_text(named)
+    names.write_text(names.read_text().replace(f"  {channel}: ", f"  {channel}: wheel rim", 1))
     sheet = tmp_path / "sheet.png"
     code, printed, told = run("concepts", "--gallery", target, "--names", names, "--sheet", sheet)
     assert code == 0 and "1 of them named" in printed, told
@@ -358,8 +356,7 @@ def test_contents_that_contradict_themselves_are_refused(tmp_path):
         for number, one in ((5, ChannelContents((0,), ())), (1, ChannelContents((3,), ())),
                             (1, too_much))
     ]  # fmt: skip
-    changes = [*({"layers": one} for one in (*layers, twice)), {"side": 8000}, {"side": 24}]
-    for change in changes:
+    for change in [*({"layers": one} for one in (*layers, twice)), {"side": 8000}, {"side": 24}]:
         write_gallery(path, msgspec.structs.replace(contents(), **change), pictures)
         with pytest.raises(DamagedInputError, match="Expected a file that realtime-lrp concepts"):
             read_gallery_file(path)

@@ -190,8 +190,7 @@ def test_nested_models_traced_layers_and_own_rules(pictures):
     body = [layers.Conv2D(4, 3, name="a"), Doubled(name="doubled"), layers.Conv2D(4, 3, name="b")]
     inner = keras.Sequential([keras.Input((8, 8, 3)), *body], name="body")
     model = keras.Sequential([keras.Input((8, 8, 3)), inner, layers.Flatten(), layers.Dense(3)])
-    rule = OneRelevance()
-    explainer = Explainer(model, composite=Composite(((any_layer, rule),)), target=1)
+    explainer = Explainer(model, composite=Composite(((any_layer, OneRelevance()),)), target=1)
     whole = explainer(pictures).relevance
     for layer in ("body", "body/b", "body/doubled", "body/a"):
         found = explainer.concepts(pictures, layer, 4)
@@ -259,8 +258,7 @@ def naive_maps(model, pictures, layer, attends):
         tape.watch(x)
         logits = modified_logits(model, x, attends, kept.__setitem__)
         logit = logits[:, TARGET]
-    p = tf.nn.softmax(logits)[:, TARGET]
-    factor = (p * tf.sign(logit) / logit)[:, None, None]
+    factor = (tf.nn.softmax(logits)[:, TARGET] * tf.sign(logit) / logit)[:, None, None]
     gradient = tape.gradient(logit, kept[layer]) * factor
     maps = []
     for channel in range(gradient.shape[-1]):
@@ -282,11 +280,9 @@ def test_channels_of_tokens_have_the_maps_of_a_modified_gradient(composite, vit,
     first_sum = explainer.concept_layers[-1]
     for layer, name in (("wide0", "wide0"), (first_sum, "sum0")):
         relevance, maps = naive_maps(vit, noise, name, attends=composite == "attnlrp")
-        channels = relevance.shape[-1]
-        found = explainer.concepts(noise, layer, channels, TARGET)
+        found = explainer.concepts(noise, layer, relevance.shape[-1], TARGET)
         assert_close(found.by_channel, relevance.sum(1))
-        in_order = np.take_along_axis(maps, found.channels[..., None, None, None], 1)
-        assert_close(found.maps, in_order)
+        assert_close(found.maps, np.take_along_axis(maps, found.channels[..., None, None, None], 1))
     for target in ("all", "top1", 3, "0 - 1"):
         whole = explainer(noise, target).relevance
         maps = explainer.concepts(noise, first_sum, WIDTH, target).maps
@@ -314,8 +310,7 @@ def test_positions_are_patches_and_shares_are_of_all_tokens(of_tokens, vit, nois
     assert (peaks["wide0"].positions == -1).all() and (peaks["patches"].positions >= 0).all()
     found = of_tokens.position_maps(noise[:1], "wide0", [5, 2, 5, 7], [-1, 3, 9, -1])
     assert_close(found[[0, 3]], maps[0, [5, 7]])
-    single = of_tokens.position_maps(noise[:1], "wide0", [2, 5], [3, 9])
-    assert_close(found[1:3], single)
+    assert_close(found[1:3], of_tokens.position_maps(noise[:1], "wide0", [2, 5], [3, 9]))
 
 
 class Joined(layers.Layer):

@@ -111,8 +111,7 @@ def test_a_map_that_lost_almost_everything_says_so(explanation, vanishing_model,
 def test_plain_results_say_what_the_arrays_say(explanation):
     """As JSON, and as a table with a row for each picture and map."""
     plain = json.loads(json.dumps(explanation.to_dict(top=2)))["pictures"]
-    targets = [one["target"] for one in plain]
-    assert targets == ["all", "moon & sun", "moon & sun - rest"]
+    assert [one["target"] for one in plain] == ["all", "moon & sun", "moon & sun - rest"]
     best = explanation.scores.argmax(1)
     assert [one["top"][0]["index"] for one in plain] == best.tolist()
     assert plain[1]["maps"]["gradient"] == {
@@ -222,8 +221,7 @@ def test_lora_counts_as_the_merged_weights(tmp_path, rng):
     adapted.save(tmp_path / "adapted.keras")
     x = rng.normal(size=(2, 6, 6, 3)).astype("float32")
     expected = Explainer(merged, composite="epsilon", target=1)(x)
-    loaded = load_network(str(tmp_path / "adapted.keras"), preprocess="none").model
-    for model in (adapted, loaded):
+    for model in (adapted, load_network(str(tmp_path / "adapted.keras"), preprocess="none").model):
         got = Explainer(model, composite="epsilon", target=1)(x)
         np.testing.assert_allclose(got.scores, expected.scores, atol=1e-6)
         assert largest_difference(got.relevance, expected.relevance) < 1e-5
@@ -254,10 +252,8 @@ def branched(tmp_path_factory):
     x = keras.Input((24, 24, 3))
     stem = layers.Conv2D(6, 3, padding="same", activation="relu", name="stem")(x)
     side = layers.Conv2D(6, 1, activation="relu", name="side")(stem)
-    both = layers.Add(name="both")([stem, side])
-    pool = layers.MaxPooling2D(3, 2, name="pool")(both)
-    flat = layers.Flatten(name="flat")(pool)
-    out = layers.Dense(4, activation="softmax", name="out")(flat)
+    pool = layers.MaxPooling2D(3, 2, name="pool")(layers.Add(name="both")([stem, side]))
+    out = layers.Dense(4, activation="softmax", name="out")(layers.Flatten(name="flat")(pool))
     path = tmp_path_factory.mktemp("model") / "branched.keras"
     keras.Model(x, out).save(path)
     return path

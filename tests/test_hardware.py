@@ -61,8 +61,7 @@ def test_a_processor_that_is_faster_in_bfloat16_gets_it(times, precision, tmp_pa
     file.write_text("model name : Some CPU\nflags : fpu avx512f avx512_bf16 amx_bf16 amx_tile\n")
     monkeypatch.setattr(measured_figures, "CPU_INFO", file)
     monkeypatch.setattr(hardware, "precision_times", lambda name: asked.append(name) or times)
-    found = hardware.cpu.__wrapped__()
-    assert found == hardware.Device("/CPU:0", "CPU", precision, times)
+    assert hardware.cpu.__wrapped__() == hardware.Device("/CPU:0", "CPU", precision, times)
     cores, name = asked[0].split(" x ")
     assert cores.isdecimal() and name == "Some CPU amx_bf16 avx512_bf16"
     file.unlink()

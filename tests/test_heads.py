@@ -48,8 +48,7 @@ def written_softmax(z):
 
 
 def fully_convolutional(z):
-    a = layers.Reshape((1, 1, 4))(z)
-    return layers.Activation("softmax")(layers.Conv2D(4, 1)(a))
+    return layers.Activation("softmax")(layers.Conv2D(4, 1)(layers.Reshape((1, 1, 4))(z)))
 
 
 HEADS = {
@@ -73,8 +72,7 @@ LOGITS = {
 def test_probabilities_are_known_however_they_are_written(name):
     """Scores are the model's, gradients the logit's, and relevance is accounted for."""
     model, logits = network(HEADS[name])
-    explainer = Explainer(model, composite="epsilon", target=1, also=["gradient"])
-    found = explainer(X)
+    found = Explainer(model, composite="epsilon", target=1, also=["gradient"])(X)
     np.testing.assert_allclose(found.scores, model(X), atol=1e-6)
     z = LOGITS.get(name, np.asarray)(logits(X).numpy())
     starts = np.where(z[:, 1] < 0, -1, 1) * found.scores[:, 1]
@@ -86,8 +84,7 @@ def test_probabilities_are_known_however_they_are_written(name):
         tape.watch(x)
         value = logits(x)
         value = -value if name == "the other side" else value
-        column = {"one less": 2, "reordered sigmoids": 0}.get(name, 1)
-        chosen = value[:, column]
+        chosen = value[:, {"one less": 2, "reordered sigmoids": 0}.get(name, 1)]
     wanted = tape.gradient(chosen, x).numpy()
     np.testing.assert_allclose(found.maps["gradient"], wanted, atol=1e-4 * np.abs(wanted).max())
 
@@ -483,8 +480,7 @@ def test_what_may_be_a_detector_of_no_known_form_is_refused(tmp_path, form):
     with pytest.raises(DamagedInputError, match=words) as raised:
         load_network(path, preprocess="none")
     assert "--output" in str(raised.value) and len(str(raised.value).splitlines()) <= 2
-    name = next(iter(outputs))
-    assert not load_network(path, preprocess="none", output=name).detects
+    assert not load_network(path, preprocess="none", output=next(iter(outputs))).detects
 
 
 ANSWERS = {

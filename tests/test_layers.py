@@ -111,8 +111,7 @@ FEATURES = {
 def handed_to_pixels(graph, tensors, begin, method, composite="epsilon", start=None):
     """What a method hands back to the pixels, without shares of biases."""
     contexts = layer_contexts(graph, tensors[0].shape[1:], None)
-    without = Options(absorb_bias=False)
-    plan = Plan(METHODS[method], graph, without, COMPOSITES[composite], contexts)
+    plan = Plan(METHODS[method], graph, Options(absorb_bias=False), COMPOSITES[composite], contexts)
     return total(graph.backward(tensors, begin, plan.back, start)[0]).numpy()
 
 
@@ -147,8 +146,7 @@ def test_every_activation_is_known_by_its_sign(function, rng):
     layer.build((None, 3, 3, 2))
     (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer])).nodes
     values = tf.constant(rng.normal(size=(1, 3, 3, 2)) * 5, tf.float32)
-    out = step.step.forward(values)
-    assert (np.min(out) >= 0) == step.step.nonnegative
+    assert (np.min(step.step.forward(values)) >= 0) == step.step.nonnegative
     assert np.min(step.step.forward(tf.abs(values))) >= 0
 
 
@@ -185,8 +183,7 @@ def test_a_sigmoid_is_found_to_be_the_gate_through_constants_and_pools(rng):
     explainer = Explainer(network(build), composite="epsilon", absorb_bias=False)
     sums = {one.name: one.sums() for one in explainer.layers(rng.normal(size=(1, 9, 8, 3)))}
     np.testing.assert_array_equal(sums["gate"], 0)
-    last = next(iter(sums.values()))
-    np.testing.assert_allclose(sums["h"] + sums["c"], last, rtol=1e-2)
+    np.testing.assert_allclose(sums["h"] + sums["c"], next(iter(sums.values())), rtol=1e-2)
 
 
 FOLDED = {

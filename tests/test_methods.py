@@ -45,8 +45,7 @@ def factors(p, target):
     if target == "top1":
         return unit[p.argmax(1)]
     if target == "top3":
-        third = np.sort(p, axis=1)[:, -3][:, None]
-        return p * (p >= third)
+        return p * (p >= np.sort(p, axis=1)[:, -3][:, None])
     if target == "1 - rest":
         rest = p * (1 - unit[1])
         return unit[1] - rest / rest.sum(1, keepdims=True)
@@ -146,8 +145,7 @@ def test_grad_cam_at_a_layer_of_choice(rng):
     h = layers.GlobalAveragePooling2D()(h)
     model = keras.Model(x, layers.Dense(3, activation="softmax", name="scores")(h))
     picture = rng.normal(size=(2, 12, 12, 3)).astype("float32")
-    explainer = Explainer(model, "grad_cam", target=0, grad_cam_layer="first", also=["zplus"])
-    got = explainer(picture)
+    got = Explainer(model, "grad_cam", target=0, grad_cam_layer="first", also=["zplus"])(picture)
     assert largest_difference(got.relevance, cam_of(model, "first", picture)) < 1e-5
     expected = Explainer(model, target=0)(picture).relevance
     assert largest_difference(got.maps["zplus"], expected) < 1e-5
@@ -325,8 +323,7 @@ def test_grad_cam_takes_maps_of_the_picture(rng):
     """No permuted, padded or unused layer counts."""
     x = keras.Input((8, 8, 3))
     maps = layers.Conv2D(4, 3, activation="relu", name="maps")(x)
-    unused = layers.Conv2D(5, 3)(maps)
-    inner = keras.Model(x, [maps, unused])
+    inner = keras.Model(x, [maps, layers.Conv2D(5, 3)(maps)])
     h = layers.Permute((3, 1, 2))(layers.ZeroPadding2D(2)(inner(x)[0]))
     model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
     picture = rng.normal(size=(1, 8, 8, 3)).astype("float32")
@@ -446,8 +443,7 @@ def modified_logits(model, x, attends, keep=lambda name, tokens: None):
 
     def norm(a, name):
         centred = a - tf.reduce_mean(a, -1, keepdims=True)
-        deviation = tf.sqrt(tf.reduce_mean(centred**2, -1, keepdims=True) + 1e-6)
-        centred /= tf.stop_gradient(deviation)
+        centred /= tf.stop_gradient(tf.sqrt(tf.reduce_mean(centred**2, -1, keepdims=True) + 1e-6))
         return centred * layer[name].gamma.value + layer[name].beta.value
 
     patches = layer["patches"]
@@ -471,8 +467,7 @@ def modified_logits(model, x, attends, keep=lambda name, tokens: None):
         attended = tf.matmul(weights, value)
         h += tf.einsum("bhte,hed->btd", attended, out.kernel.value) + out.bias.value
         wide = dense(norm(h, f"norm{i}b"), f"wide{i}")
-        activated = keras.activations.gelu(wide, approximate=False)
-        hidden = wide * tf.stop_gradient(activated / wide)
+        hidden = wide * tf.stop_gradient(keras.activations.gelu(wide, approximate=False) / wide)
         keep(f"wide{i}", hidden)
         h += dense(hidden, f"narrow{i}")
         keep(f"sum{i}", h)

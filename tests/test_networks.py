@@ -52,8 +52,7 @@ def test_preprocessing_by_hand():
         ("rescale bgr  invert std=1,2,4", [1, 127 / 255 / 2, 0]),
         ("0..255 mean=128 std=128", [127 / 128, 0, -1]),
     ):  # fmt: skip
-        picture = np.full((1, 2, 2, 3), (255, 128, 0), np.uint8)
-        values = prepared(picture, parse(mode))
+        values = prepared(np.full((1, 2, 2, 3), (255, 128, 0), np.uint8), parse(mode))
         assert values.dtype == np.float32
         np.testing.assert_allclose(values[0, 1, 1], expected, atol=1e-4)
 
@@ -103,8 +102,7 @@ def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
     assert abs(kernel.mean()) < 0.05 * limit
     assert not bias.any()
     assert network.labels is None
-    again = load_network("vgg16", "random").model.get_weights()
-    np.testing.assert_array_equal(kernel, again[0])
+    np.testing.assert_array_equal(kernel, load_network("vgg16", "random").model.get_weights()[0])
 
 
 @pytest.mark.parametrize("mode", [*NAMED, "-2..3 mean=1 std=0.3 invert"])
@@ -564,8 +562,7 @@ def test_another_backend_of_keras_is_not_used_or_refused(monkeypatch):
         patch.setattr(keras.backend, "backend", lambda: "torch")
         with pytest.raises(UnavailableError, match=r"torch.*KERAS_BACKEND"):
             realtime_lrp._require_tensorflow()
-    patched = tf.compat.v1
-    monkeypatch.setattr(patched, "executing_eagerly_outside_functions", lambda: False)
+    monkeypatch.setattr(tf.compat.v1, "executing_eagerly_outside_functions", lambda: False)
     with pytest.raises(UnavailableError, match="eager execution"):
         realtime_lrp._require_tensorflow()
 

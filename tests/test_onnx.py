@@ -344,8 +344,7 @@ def both(tmp_path_factory):
     model = keras.Model(x, layers.Dense(5, activation="softmax", name="dense")(h))
     for name, values in weights.items():
         model.get_layer(name).set_weights(values)
-    folder = tmp_path_factory.mktemp("onnx")
-    return model, convolutional_file(folder / "net.onnx", weights), weights
+    return model, convolutional_file(tmp_path_factory.mktemp("onnx") / "net.onnx", weights), weights
 
 
 COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box", "gradient"]
@@ -571,8 +570,7 @@ def test_an_operation_in_parts_has_the_map_of_the_whole(kind, tmp_path, rng):
     x, found = rng.normal(size=(2, 6, 8, 3)).astype(F), []
     composites = ["attnlrp", "epsilon_gamma_box", "gradient"]
     for name, middle in (("parts", parts), ("whole", [whole])):
-        nodes = [*before, *middle, *after]
-        file = written(tmp_path / f"{name}.onnx", nodes, arrays, opset=opset)
+        file = written(tmp_path / f"{name}.onnx", [*before, *middle, *after], arrays, opset=opset)
         network = load_network(file, preprocess="none")
         found.append(Explainer(network.model, also=composites, target=1, low=-3.0, high=3.0)(x))
     one, other = found
@@ -700,8 +698,7 @@ def test_a_detector_is_recognised_and_explained_box_by_box(tmp_path, rng, caplog
     best = Explainer(network, composite="epsilon").detections(x, top=1, threshold=0)
     assert best.scores[0, 0] == pytest.approx(scores[:, :3].max(), rel=1e-4)
     assert (best.places[0, 0], best.labels[0, 0]) == divmod(scores[:, :3].argmax(), 3)
-    reached = best.maps.sum() + best.taken[0, 0]
-    assert abs(reached) == pytest.approx(best.scores[0, 0], rel=1e-3)
+    assert abs(best.maps.sum() + best.taken[0, 0]) == pytest.approx(best.scores[0, 0], rel=1e-3)
 
 
 def test_an_output_is_named(tmp_path, run):

@@ -288,8 +288,7 @@ def pictures(rng):
 
 def overlap(one, other):
     height = min(one[2], other[2]) - max(one[0], other[0])
-    width = min(one[3], other[3]) - max(one[1], other[1])
-    shared = max(height, 0) * max(width, 0)
+    shared = max(height, 0) * max(min(one[3], other[3]) - max(one[1], other[1]), 0)
     area = lambda box: (box[2] - box[0]) * (box[3] - box[1])  # noqa: E731
     return shared / (area(one) + area(other) - shared)
 
@@ -436,8 +435,7 @@ def test_layers_scores_and_channels_of_one_box(model, pictures):
 def test_concepts_are_channels_that_scores_depend_on(model):
     """So the last layer of the boxes is none: it was the default, and no sidecar was written."""
     layers = Explainer(model).concept_layers
-    convolutions = [one.name for one in model.layers if "conv2d" in one.name]
-    assert list(layers) == convolutions[:3]
+    assert list(layers) == [one.name for one in model.layers if "conv2d" in one.name][:3]
 
 
 def test_rows_below_the_threshold_are_zero(model, pictures):

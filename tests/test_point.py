@@ -67,8 +67,7 @@ def test_a_contrast_is_the_difference_of_two_maps_of_the_same_magnitude(method, 
     region = np.zeros((16, 16), bool)
     region[4:9, 3:12] = True
     maps = {one: explainer(x, one, region=region) for one in range(3)}
-    scores = maps[0].scores[0]
-    best, second, third = np.argsort(-scores).tolist()
+    best, second, third = np.argsort(-maps[0].scores[0]).tolist()
 
     def divided(*classes):
         relevance = sum(maps[one].relevance for one in classes)
@@ -144,11 +143,9 @@ def test_regions_are_outlined_with_their_names(engine):
     assert blue.below.endswith(" % inside") and red.below == ""
     for outline, channel in ((blue, 2), (red, 0)):
         filled = np.zeros(PICTURE.shape[:2], np.uint8)
-        lines = [np.rint(line).astype(np.int32) for line in outline.lines]
-        cv2.fillPoly(filled, lines, 1)
+        cv2.fillPoly(filled, [np.rint(line).astype(np.int32) for line in outline.lines], 1)
         inside = PICTURE[..., channel] > 0
-        shared = (filled.astype(bool) & inside).sum() / (filled.astype(bool) | inside).sum()
-        assert shared > 0.85
+        assert (filled.astype(bool) & inside).sum() > 0.85 * (filled.astype(bool) | inside).sum()
     assert blue.colour != red.colour
 
 
@@ -198,8 +195,7 @@ def test_what_the_pointer_is_over_is_explained_until_something_is_pinned():
     pinned = mouse(state, *click(160, 240))
     assert pinned.pinned and pinned.mask is None
     assert mouse(pinned, (600, 80, "")).aim == pinned.aim
-    again = mouse(pinned, *click(168, 240))
-    assert not again.pinned
+    assert not mouse(pinned, *click(168, 240)).pinned
     other = mouse(pinned, *click(480, 240))  # another region is pinned instead
     assert other.pinned and other.aim.at[0] > 0.7
     assert pressed(pinned, "Escape").aim.at is None
@@ -214,8 +210,7 @@ def test_a_page_points_as_the_window_does():
     assert over.aim.at[0] > 0.7 and handle(over, events.Pointed(None)).aim.at is None
     tapped = handle(state, events.Clicked((480, 240), paints=False))
     assert tapped.pinned and handle(tapped, events.Pointed(None)).aim == tapped.aim
-    facts = replace(state.facts, labels=("sun", "moon", "heart"))
-    german = replace(state, facts=facts)
+    german = replace(state, facts=replace(state.facts, labels=("sun", "moon", "heart")))
     german = replace(german, config=started("live.lecture=de").config)
     for asked, label in ((state, state.facts.labels[2]), (german, "Herz")):
         line = handle(asked, events.Chosen("line", label))
@@ -359,8 +354,7 @@ def test_a_followed_thing_moves_smoothly_and_is_held():
     for box, held in zip(elsewhere, (boxes[-1], elsewhere[-1]), strict=True):
         x0, y0, x1, y1 = track([box, boxes[-1]], 1.0, "", lambda one: around(one, (480, 640), 1.0))
         assert x0 <= held[0] and y0 <= held[1] and held[2] <= x1 and held[3] <= y1
-    beyond = around((600, 440, 640, 480), (480, 640), 1.0)
-    assert beyond[2:] == (640, 480)
+    assert around((600, 440, 640, 480), (480, 640), 1.0)[2:] == (640, 480)
 
 
 def test_what_cannot_be_looked_at_is_refused(run, words, tmp_path, squares):

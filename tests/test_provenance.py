@@ -58,8 +58,7 @@ def explained(picture, tiny_model, tmp_path_factory):
     sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.samples=5")
     options = {"--model": str(tiny_model), "--composite": "epsilon", "--preprocess": "rescale"}
     loaded = config.load(None, sets, options, command="image").config
-    beside = {"sidecar": True, "maps": folder / "maps"}
-    for name, options in (("a.png", beside), ("a.npz", {})):
+    for name, options in (("a.png", {"sidecar": True, "maps": folder / "maps"}), ("a.npz", {})):
         list(run(loaded, ImageOptions([str(picture)], str(folder / name), **options)))
     return folder
 
@@ -228,8 +227,7 @@ def test_damaged_outputs_are_survived(explained, tmp_path, rng, name):
 def test_where_something_was_is_not_recorded():
     """Addresses of cameras, folders and the exhibit's PIN stay out of every output."""
     sets = ("live.source=rtsp://me:secret@camera/1", "live.folder=.", "live.text=figures")
-    loaded = config.load(None, sets, {}).config
-    settings = recorded_settings(loaded, "live", "video")
+    settings = recorded_settings(config.load(None, sets, {}).config, "live", "video")
     assert "secret" not in json.dumps(settings)
     assert [key for key in settings if key.startswith(("kiosk.", "live."))] == ["live.text"]
 
@@ -365,8 +363,7 @@ def test_photos_get_the_same(run, words, tmp_path, rng):
     data = np.load(tmp_path / "maps" / "pictures" / "maps_000000.npz")
     sums = (data["relevance"].astype(float) * data["scale"][:, None, None]).sum((1, 2))
     np.testing.assert_allclose(sums, [row["relevance_sum"] for row in rows], rtol=2e-3)
-    names = {"a.png", "b.png", "pictures.jsonl", ".pictures.resume.jsonl"}
-    assert set(os.listdir(out)) == names
+    assert set(os.listdir(out)) == {"a.png", "b.png", "pictures.jsonl", ".pictures.resume.jsonl"}
     assert run("image", folder / "a.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 0
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 1
     assert run("image", folder / "b.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 73

@@ -113,8 +113,7 @@ def test_each_picture_has_its_own_target(of_several, rng):
         for name, maps in alone.maps.items():
             np.testing.assert_allclose(together.maps[name][number], maps[0], atol=1e-6)
         start = alone.relevance.sum()  # z+ keeps what starts
-        arrived = records[0].arrived[number].sum()
-        np.testing.assert_allclose(arrived, start, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(records[0].arrived[number].sum(), start, rtol=1e-3, atol=1e-6)
     assert explainer.traces == 1
 
 
@@ -159,9 +158,7 @@ def branched():
     x = keras.Input((12, 12, 3))
     h = layers.ZeroPadding2D(2)(layers.Rescaling(1 / 127.5, offset=-1)(x))
     h = layers.Conv2D(6, 3, activation="relu", name="first")(h)
-    a = inner(shared(h))
-    b = layers.MaxPooling2D(3, 2, padding="same")(h)
-    joined = layers.Concatenate()([a, b])
+    joined = layers.Concatenate()([inner(shared(h)), layers.MaxPooling2D(3, 2, padding="same")(h)])
     pooled = layers.Concatenate()([tail(joined), layers.GlobalMaxPooling2D()(joined)])
     return keras.Model(x, layers.Dense(4, activation="softmax", name="last")(pooled))
 
@@ -285,8 +282,7 @@ def test_a_nested_model_may_have_an_output_that_nobody_uses(rng):
     right = layers.Flatten()(layers.Conv2D(2, 2)(inner_in))
     inner = keras.Model(inner_in, [left, right], name="inner")
     x = keras.Input((4, 4, 3))
-    model = keras.Model(x, layers.Dense(2, activation="softmax")(inner(x)[0]))
-    explainer = Explainer(model)
+    explainer = Explainer(keras.Model(x, layers.Dense(2, activation="softmax")(inner(x)[0])))
     picture = rng.normal(size=(1, 4, 4, 3))
     np.testing.assert_allclose(explainer(picture).relevance.sum(), 1, atol=1e-3)
     assert "inner/conv2d" in explainer.layers(picture)[-1].name
@@ -349,8 +345,7 @@ def test_names_of_classes(abcde):
 def test_the_sign_of_maps_is_known():
     """One linear value may be negative, and so may its map; z+ of a class is not."""
     x = keras.Input((6, 6, 3))
-    value = keras.Model(x, layers.Dense(1)(layers.Flatten()(x)))
-    assert Explainer(value).signs[0]
+    assert Explainer(keras.Model(x, layers.Dense(1)(layers.Flatten()(x)))).signs[0]
     explainer = Explainer(vgg_like())
     assert not explainer.signs[0]
     explainer.set_target("0 - 1")
@@ -458,8 +453,7 @@ def naive_layer(layer) -> naive.Layer:
         return found
 
     weights, connected = matrix(kernel), matrix(np.ones_like(kernel))
-    places = shapes[0][0] * shapes[0][1]
-    return naive.Layer(weights, connected, np.tile(bias, places))
+    return naive.Layer(weights, connected, np.tile(bias, shapes[0][0] * shapes[0][1]))
 
 
 @pytest.mark.parametrize("absorb_bias", [False, True], ids=["bias out", "bias absorbs"])
@@ -711,8 +705,7 @@ def test_the_account_of_every_composite_closes(precision, names, rng):
         (relevance,), (account,) = made.maps, made.accounts
         ((started, magnitude, taken),) = account.numpy()
         records = explainer.layers(x)
-        lost = sum(record.lost[0] for record in records)
-        rest = started - np.sum(relevance) - taken - lost
+        rest = started - np.sum(relevance) - taken - sum(record.lost[0] for record in records)
         assert abs(rest) < tolerance * magnitude, name
         rounding = 1e-6 if precision == "float32" else tolerance * float(magnitude)
         by_layer = sum(record.taken_by_biases[0] for record in records)

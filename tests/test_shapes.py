@@ -141,8 +141,7 @@ def test_it_finds_symbols_and_its_maps_lie_in_their_boxes(detector):
     right = sum(
         sum(right_ones(boxes[:n], labels[:n], wanted)) for n, boxes, labels, wanted in parts
     )
-    there = int((symbols[..., 4] >= 0).sum())
-    assert 2 * right / (found.count.sum() + there) > 0.8
+    assert 2 * right / (found.count.sum() + int((symbols[..., 4] >= 0).sum())) > 0.8
     assert found.inside[found.scores > 0].mean() > 0.7
 
 
@@ -178,8 +177,7 @@ def test_commands_write_every_box(run, tmp_path):
 def test_a_class_as_target_shows_its_boxes_alone(detector):
     """And one class against another those of both."""
     scene = draw_scene(np.random.default_rng(5), 640, empty=0).pixels
-    chosen = config.load(sets=["model.name=shapes_detector", "lrp.composite=zplus"]).config
-    engine = Engine(chosen)
+    engine = Engine(config.load(sets=["model.name=shapes_detector", "lrp.composite=zplus"]).config)
     (every,) = engine.explain([scene])
     labels = [one.label for one in every.found]
     first, last = engine.label(labels[0]), engine.label(labels[-1])
@@ -241,8 +239,7 @@ def test_the_demo_writes_video_and_sheet_offline(
     assert (codec, rows, columns) == ("h264", 480, 640)
     assert media.times_of("demo.mp4") == media.times_of(clip)
     assert len(media.times_of("demo.mp4")) == frames
-    sheet = cv2.imread("demo.png")
-    assert sheet.shape == (3 * 244 + 4, 4 * 324 + 4, 3)
+    assert cv2.imread("demo.png").shape == (3 * 244 + 4, 4 * 324 + 4, 3)
     assert run("demo")[0] == 73
     assert sorted(p.name for p in tmp_path.iterdir()) == ["demo.mp4", "demo.png"]
 
@@ -277,5 +274,4 @@ def test_the_symbol_is_named_and_the_map_lies_on_it(second, explained):
     y = y0 + (rows + 0.5) * (y1 - y0) / 128
     x = x0 + (columns + 0.5) * (x1 - x0) / 128
     around = picture[int(y) - 12 : int(y) + 13, int(x) - 12 : int(x) + 13].reshape(-1, 3)
-    contrast = np.ptp(around.astype(int).sum(-1))
-    assert contrast > 200, "no edge of ink where the map points"
+    assert np.ptp(around.astype(int).sum(-1)) > 200, "no edge of ink where the map points"

@@ -102,11 +102,8 @@ def with_normalisation(path, mean, deviation):
     """Adds the metadata that TensorFlow's tools write: (picture - mean) / deviation."""
     b = flatbuffers.Builder(256)
     numbers = [b.CreateNumpyVector(np.float32(one)) for one in (mean, deviation)]
-    options = _table(b, a0=numbers[0], a1=numbers[1])
-    unit = _table(b, b0=1, a1=options)
-    tensor = _table(b, a4=_tables(b, unit))
-    graph = _table(b, a2=_tables(b, tensor))
-    b.Finish(_table(b, a3=_tables(b, graph)), file_identifier=b"M001")
+    tensor = _table(b, a4=_tables(b, _table(b, b0=1, a1=_table(b, a0=numbers[0], a1=numbers[1]))))
+    b.Finish(_table(b, a3=_tables(b, _table(b, a2=_tables(b, tensor)))), file_identifier=b"M001")
 
     def add(model):
         model.buffers.append(schema.BufferT(data=np.frombuffer(b.Output(), np.uint8)))
@@ -192,8 +189,7 @@ def test_each_operation_computes_what_tensorflow_computes(tmp_path, rng, name):
     network = load_network(converted(tmp_path / "a.tflite", (together, [1, 6, 8, 3])))
     np.testing.assert_allclose(network.model(x), expected, 1e-5, 1e-5)
     graph = build_graph(network.model)
-    steps = graph.forward(tf.constant(x))[graph.output]
-    np.testing.assert_allclose(steps, expected, 1e-5, 1e-5)
+    np.testing.assert_allclose(graph.forward(tf.constant(x))[graph.output], expected, 1e-5, 1e-5)
 
 
 def network(classes, activation):
@@ -476,8 +472,7 @@ def test_architectures_have_the_scores_and_gradients_that_they_have_in_keras(tmp
         h = layers.Dense(16, activation="relu")(h + layers.MultiHeadAttention(2, 4)(a, a))
         model = keras.Model(x, layers.Dense(5, activation="softmax")(h[:, 0]))
     else:
-        build = getattr(keras.applications, name)
-        model = build(weights=None, input_shape=(64, 64, 3), classes=5)
+        model = getattr(keras.applications, name)(weights=None, input_shape=(64, 64, 3), classes=5)
     x = rng.uniform(0, 255, (2, *model.input_shape[1:])).astype(F)
     file = load_network(converted(tmp_path / "a.tflite", model))
     ours, expected = (Explainer(one, method="gradient", target=1)(x) for one in (file.model, model))

@@ -84,8 +84,7 @@ def by_tape(model, x, begin):
 
 def attention_in_windows(a):
     """Attention among the four pixels of each window: windows become a part of the batch."""
-    batch = ops.shape(a)[0]
-    a = ops.reshape(a, (batch, 2, 2, 2, 2, 6))
+    a = ops.reshape(a, (ops.shape(a)[0], 2, 2, 2, 2, 6))
     a = ops.reshape(ops.transpose(a, (0, 1, 3, 2, 4, 5)), (-1, 4, 6))
     weights = ops.softmax(ops.matmul(a, ops.transpose(a, (0, 2, 1))))
     return ops.reshape(ops.matmul(weights, a), (-1, 4, 4, 6))
@@ -109,8 +108,7 @@ def attention_of_joined_heads(a):
 
 
 def normalised(a):
-    deviation = ops.sqrt(ops.var(a, -1, keepdims=True) + 1e-3)
-    return (a - ops.mean(a, -1, keepdims=True)) / deviation
+    return (a - ops.mean(a, -1, keepdims=True)) / ops.sqrt(ops.var(a, -1, keepdims=True) + 1e-3)
 
 
 MOVEMENTS = {
@@ -253,8 +251,7 @@ def test_weighted_sums_share_in_proportion(name, rng):
     scalar = name == "convolution"  # relevance passes where a single number is added
     for picture in range(2):
         terms = x[picture].reshape(-1, 1) * weights
-        z = terms.sum(0) + (0 if scalar else bias)
-        by_hand = (terms / z * begin[picture].ravel()).sum(1)
+        by_hand = (terms / (terms.sum(0) + (0 if scalar else bias)) * begin[picture].ravel()).sum(1)
         scale = np.abs(by_hand).max()
         np.testing.assert_allclose(relevance[picture].ravel(), by_hand, atol=1e-2 * scale)
         slopes = weights @ begin[picture].ravel()
@@ -290,8 +287,7 @@ def test_only_the_numerator_of_a_quotient_receives_relevance(rng):
     x, begin = rng.normal(size=(2, 2, 4, 4, 6))
     graph, _ = graph_of(layers.UnitNormalization())
     np.testing.assert_allclose(handed_back(graph, x, begin)[2], begin, atol=1e-5)
-    halves = Computed(lambda a: a[..., :3] / a[..., 3:])
-    graph, _ = graph_of(halves)
+    graph, _ = graph_of(Computed(lambda a: a[..., :3] / a[..., 3:]))
     relevance = handed_back(graph, x, begin[..., :3])[2]
     np.testing.assert_allclose(relevance[..., :3], begin[..., :3], rtol=1e-3)
     assert not relevance[..., 3:].any()
@@ -326,8 +322,7 @@ def test_the_winner_takes_all_of_a_maximum(rng):
 
 def test_a_product_of_two_matrices_of_the_picture_gives_each_half(rng):
     """Each term a_ik b_kj of a sum counts for both of its factors."""
-    product = Computed(lambda a: ops.matmul(a[:, 0, :, :3], a[:, 1, :3, :4]))
-    graph, _ = graph_of(product)
+    graph, _ = graph_of(Computed(lambda a: ops.matmul(a[:, 0, :, :3], a[:, 1, :3, :4])))
     x, begin = rng.normal(size=(1, 4, 4, 6)), rng.normal(size=(1, 4, 4))
     relevance = handed_back(graph, x, begin)[2][0]
     a, b = x[0, 0, :, :3], x[0, 1, :3, :4]
@@ -344,8 +339,7 @@ def test_attention_weights_only_let_through(rng):
     """What comes out of a softmax gets nothing, so relevance goes to the values alone."""
 
     def attention(a):
-        weights = ops.softmax(a[:, 0, :, :4])
-        return ops.einsum("bij,bjk->bik", weights, a[:, 1])
+        return ops.einsum("bij,bjk->bik", ops.softmax(a[:, 0, :, :4]), a[:, 1])
 
     graph, _ = graph_of(Computed(attention))
     x, begin = rng.normal(size=(1, 4, 4, 6)), rng.normal(size=(1, 4, 6))
@@ -392,8 +386,7 @@ def test_a_border_of_a_constant_takes_what_arrives_at_it(rng):
 
 def test_every_operation_has_a_gradient():
     """Relevance and gradients go back through it by its registered one."""
-    passed_on_or_of_masks = {"Snapshot", "IsFinite", "IsInf", "IsNan"}
-    for kind in OPERATIONS.keys() - passed_on_or_of_masks:
+    for kind in OPERATIONS.keys() - {"Snapshot", "IsFinite", "IsInf", "IsNan"}:
         gradient_registry.lookup(kind)  # raises an error if there is none
 
 
@@ -453,8 +446,7 @@ class Block(layers.Layer):
 def functional_twin(network):
     a = x = keras.Input((6, 6, 4))
     for _ in range(2):
-        after = layers.ReLU()(network.block.norm(network.block.conv(a)))
-        a = layers.Add()([a, after])
+        a = layers.Add()([a, layers.ReLU()(network.block.norm(network.block.conv(a)))])
     return keras.Model(x, network.head(layers.GlobalAveragePooling2D()(a)))
 
 

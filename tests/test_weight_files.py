@@ -95,8 +95,7 @@ def test_single_whole_numbers_are_read(tmp_path):
     adapted.adapt(np.random.default_rng(0).random((8, 4, 4, 3), np.float32))
     model = keras.Sequential([keras.Input((4, 4, 3)), adapted, layers.Flatten(), layers.Dense(2)])
     model.save(path := tmp_path / "adapted.keras")
-    loaded = load_model(path)
-    for before, after in zip(model.get_weights(), loaded.get_weights(), strict=True):
+    for before, after in zip(model.get_weights(), load_model(path).get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
 
 
@@ -376,8 +375,7 @@ def test_sizes_pools_products_and_a_dictionary_of_outputs_are_translated(tmp_pat
     rows = pooled.reshape(2, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4).reshape(2, 16, 1)
     turned = (rows @ rows.transpose(0, 2, 1) @ rows)[:, ::-1, 0]
     wanted = softmax(turned @ weights["top"]["top/kernel:0"] + weights["top"]["top/bias:0"])
-    path = hdf5(tmp_path / "mine.h5", described, weights)
-    network = load_network(str(path), preprocess="none")
+    network = load_network(str(hdf5(tmp_path / "mine.h5", described, weights)), preprocess="none")
     np.testing.assert_allclose(Explainer(network.model)(x).scores, wanted, atol=1e-5)
 
 

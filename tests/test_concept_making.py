@@ -197,15 +197,11 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     assert len(cv2.imread(str(sheet))) >= 64
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({}, ""),
-        ({"network": "theirs", "sha256": {}}, "the network 'theirs'"),
-        ({"sha256": {"model": "0"}}, "other weights of tiny"),
-        ({"provenance": {"model": {"weights": "random"}}}, "other weights of tiny"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "told"), [
+    ({}, ""), ({"network": "theirs", "sha256": {}}, "the network 'theirs'"),
+    ({"sha256": {"model": "0"}}, "other weights of tiny"),
+    ({"provenance": {"model": {"weights": "random"}}}, "other weights of tiny"),
+])  # fmt: skip
 def test_a_gallery_of_another_network_is_told_or_refused(
     uninterrupted, settings, engine, run, tmp_path, caplog, monkeypatch, changes, told
 ):

@@ -55,14 +55,11 @@ LAYERS = {"conv1": 6, "conv2": 20, "fc": 7}
 """Name of a layer of `network` -> its number of channels."""
 
 
-@pytest.mark.parametrize(
-    ("composite", "names"),
-    [
-        ("epsilon_plus_flat", [*LAYERS]),
-        *((name, ["conv2"]) for name in COMPOSITES if name != "epsilon_plus_flat"),
-        *(pytest.param(name, [*LAYERS], marks=pytest.mark.release) for name in COMPOSITES),
-    ],
-)
+@pytest.mark.parametrize(("composite", "names"), [
+    ("epsilon_plus_flat", [*LAYERS]),
+    *((name, ["conv2"]) for name in COMPOSITES if name != "epsilon_plus_flat"),
+    *(pytest.param(name, [*LAYERS], marks=pytest.mark.release) for name in COMPOSITES),
+])  # fmt: skip
 def test_all_channels_add_up(composite, names, pictures):
     """Shares to the relevance at the layer, maps to the whole map, also in several runs."""
     explainer = Explainer(network(), composite=composite, low=-5, high=5)

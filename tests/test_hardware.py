@@ -47,14 +47,10 @@ from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.reading import building
 
 
-@pytest.mark.parametrize(
-    ("times", "precision"),
-    [
-        (PrecisionTimes(20.0, 17.5), "bfloat16"),
-        (PrecisionTimes(20.0, 18.5), "float32"),
-        (PrecisionTimes(20.0, None), "float32"),
-    ],
-)
+@pytest.mark.parametrize(("times", "precision"), [
+    (PrecisionTimes(20.0, 17.5), "bfloat16"), (PrecisionTimes(20.0, 18.5), "float32"),
+    (PrecisionTimes(20.0, None), "float32"),
+])  # fmt: skip
 def test_a_processor_that_is_faster_in_bfloat16_gets_it(times, precision, tmp_path, monkeypatch):
     """What was measured decides, by a tenth or more; it is asked for by model, cores, features."""
     file, asked = tmp_path / "cpuinfo", []
@@ -109,19 +105,15 @@ def settings(tiny_model, **words):
     return config.load(options=words, sets=sets).config
 
 
-@pytest.mark.parametrize(
-    ("words", "moving", "precision"),
-    [
-        ({"--composite": "zplus"}, True, "bfloat16"),
-        ({"--composite": "zplus"}, False, "float32"),
-        ({"--composite": "zplus", "--target": "1 - 2"}, True, "float32"),
-        ({"--composite": "epsilon_plus_flat"}, True, "bfloat16"),
-        ({"--composite": "epsilon_plus_flat", "--set": "lrp.absorb_bias=false"}, True, "float32"),
-        ({"--composite": "epsilon_gamma_box"}, True, "float32"),
-        ({"--method": "grad_cam"}, True, "float32"),
-        ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
-    ],
-)
+@pytest.mark.parametrize(("words", "moving", "precision"), [
+    ({"--composite": "zplus"}, True, "bfloat16"), ({"--composite": "zplus"}, False, "float32"),
+    ({"--composite": "zplus", "--target": "1 - 2"}, True, "float32"),
+    ({"--composite": "epsilon_plus_flat"}, True, "bfloat16"),
+    ({"--composite": "epsilon_plus_flat", "--set": "lrp.absorb_bias=false"}, True, "float32"),
+    ({"--composite": "epsilon_gamma_box"}, True, "float32"),
+    ({"--method": "grad_cam"}, True, "float32"),
+    ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
+])  # fmt: skip
 def test_auto_is_quick_only_where_maps_stay_the_same(words, moving, precision, tiny_model, on_gpu):
     """And only for moving pictures; an explicit precision is always used."""
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision

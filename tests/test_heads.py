@@ -281,10 +281,9 @@ FEW = [(1, "sigmoid"), (5, "softmax")]
 MORE = [(1, "linear"), (2, "sigmoid"), (2, "softmax"), (2, "linear"), (5, "sigmoid"), (5, "linear")]
 
 
-@pytest.mark.parametrize(
-    ("units", "activation"),
-    [*FEW, *(pytest.param(*one, marks=pytest.mark.release) for one in MORE)],
-)
+@pytest.mark.parametrize(("units", "activation"), [
+    *FEW, *(pytest.param(*one, marks=pytest.mark.release) for one in MORE),
+])  # fmt: skip
 def test_a_network_is_the_same_through_every_door(units, activation, tmp_path):
     """Scores to 1e-5 and maps to 1e-4, for logits of both signs."""
     x = keras.Input((12, 12, 3))
@@ -396,10 +395,9 @@ def detector_file(path, form, background=""):
     return written(path, [*nodes, *last], arrays, SHAPE, outputs, opset=18)
 
 
-@pytest.mark.parametrize(
-    ("form", "background"),
-    [*((one, "") for one in LAST), ("corners", "first"), ("corners", "last")],
-)
+@pytest.mark.parametrize(("form", "background"), [
+    *((one, "") for one in LAST), ("corners", "first"), ("corners", "last"),
+])  # fmt: skip
 def test_boxes_and_scores_are_found(tmp_path, rng, form, background, caplog):
     """In each form that exporters write: as ONNX computes them; relevance adds up to the score."""
     path = detector_file(tmp_path / "net.onnx", form, background)
@@ -534,10 +532,9 @@ def test_a_real_face_detector_finds_the_face():
 
 
 @needs_files
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("face_slim_320_raw", "are offsets to places"), ("FastestDet", "Grid cells are not classes")],
-)
+@pytest.mark.parametrize(("name", "words"), [
+    ("face_slim_320_raw", "are offsets to places"), ("FastestDet", "Grid cells are not classes"),
+])  # fmt: skip
 def test_real_files_without_their_decoding_are_refused(name, words):
     with pytest.raises(DamagedInputError, match=words):
         load_network(str(SHARED / "models" / "guests" / f"{name}.onnx"))

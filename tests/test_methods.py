@@ -92,13 +92,10 @@ def guided_by_definition(logits, x, t, change):
     return gradient_of(copy, x, t)
 
 
-@pytest.mark.parametrize(
-    ("method", "change"),
-    [
-        ("guided_backprop", lambda g, a: tf.where((g > 0) & (a > 0), g, 0.0)),
-        ("deconvnet", lambda g, a: tf.where(g > 0, g, 0.0)),
-    ],
-)
+@pytest.mark.parametrize(("method", "change"), [
+    ("guided_backprop", lambda g, a: tf.where((g > 0) & (a > 0), g, 0.0)),
+    ("deconvnet", lambda g, a: tf.where(g > 0, g, 0.0)),
+])  # fmt: skip
 def test_guided_backprop_and_deconvnet_equal_their_definitions(method, change, rng):
     """Positive gradient and positive activation; positive gradient alone."""
     model = vgg_like()
@@ -254,14 +251,10 @@ def together():
     return model, x, maps
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gradient",
-        "epsilon_gamma_box",
-        *(pytest.param(one, marks=pytest.mark.release) for one in NAMES),
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "gradient", "epsilon_gamma_box",
+    *(pytest.param(one, marks=pytest.mark.release) for one in NAMES),
+])  # fmt: skip
 def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, together):
     model, x, maps = together
     kind = {"method": name} if name in METHODS else {"composite": name}

@@ -191,16 +191,13 @@ def test_show_says_in_a_line_what_it_cannot_show(run, example, tmp_path):
         assert given == code and told in err and len(err.splitlines()) == 1, name
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "{'descr': '<U1', 'fortran_order': False, 'shape': (10000000000,)}",
-        "{'descr': '<U2147483640', 'fortran_order': False, 'shape': ()}",
-        "{'descr': '|O', 'fortran_order': False, 'shape': ()}",
-        "{'descr': [('a', '|O')], 'fortran_order': False, 'shape': ()}",
-        "__import__('os').system('true')",
-    ],
-)
+@pytest.mark.parametrize("header", [
+    "{'descr': '<U1', 'fortran_order': False, 'shape': (10000000000,)}",
+    "{'descr': '<U2147483640', 'fortran_order': False, 'shape': ()}",
+    "{'descr': '|O', 'fortran_order': False, 'shape': ()}",
+    "{'descr': [('a', '|O')], 'fortran_order': False, 'shape': ()}",
+    "__import__('os').system('true')",
+])  # fmt: skip
 def test_arrays_that_claim_more_than_they_hold_are_not_read(tmp_path, header):
     text = f"{header:<117}\n".encode()
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:

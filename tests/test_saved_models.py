@@ -149,13 +149,10 @@ def normalised(rng):
     return model
 
 
-@pytest.mark.parametrize(
-    ("build", "also", "tolerance"),
-    [
-        (transformer, ["attnlrp", "gradient"], 1e-4),
-        (normalised, ["epsilon_plus_flat", "epsilon", "attnlrp"], 1e-5),
-    ],
-)
+@pytest.mark.parametrize(("build", "also", "tolerance"), [
+    (transformer, ["attnlrp", "gradient"], 1e-4),
+    (normalised, ["epsilon_plus_flat", "epsilon", "attnlrp"], 1e-5),
+])  # fmt: skip
 def test_normalisations_are_known_again(build, also, tolerance, tmp_path, rng):
     """Among operations: layer and group norms, batch norms that are folded or stay, as in Keras."""
     model = build(rng)

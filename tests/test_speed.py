@@ -103,14 +103,11 @@ def rectified(first=None, second=None, third=None):
     return keras.Model(x, layers.Dense(4, activation="softmax")(h))
 
 
-@pytest.mark.parametrize(
-    ("ceilings", "names"),
-    [
-        ((6, None, 2), ["lrp", "gradient", "grad_cam", "guided_backprop"]),
-        pytest.param((None, 2, 6), METHODS, marks=pytest.mark.release),
-        pytest.param((2, 6, None), METHODS, marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.parametrize(("ceilings", "names"), [
+    ((6, None, 2), ["lrp", "gradient", "grad_cam", "guided_backprop"]),
+    pytest.param((None, 2, 6), METHODS, marks=pytest.mark.release),
+    pytest.param((2, 6, None), METHODS, marks=pytest.mark.release),
+])  # fmt: skip
 @uncompiled.compiled()
 def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, names, rng, monkeypatch):
     """Compared with an explainer that uses public operations only."""
@@ -305,14 +302,11 @@ NAMES = [*COMPOSITES, *METHODS]
 OPTIONS = {"target": "top1", "low": 0, "high": 255, "samples": 3}
 
 
-@pytest.mark.parametrize(
-    ("build", "names"),
-    [
-        pytest.param(vgg_like, [*STEADY, "epsilon_gamma_box", "guided_backprop"], id="vgg"),
-        pytest.param(vgg_like, NAMES, id="all maps", marks=pytest.mark.release),
-        pytest.param(branched, NAMES, id="branched", marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.parametrize(("build", "names"), [
+    pytest.param(vgg_like, [*STEADY, "epsilon_gamma_box", "guided_backprop"], id="vgg"),
+    pytest.param(vgg_like, NAMES, id="all maps", marks=pytest.mark.release),
+    pytest.param(branched, NAMES, id="branched", marks=pytest.mark.release),
+])  # fmt: skip
 @uncompiled.compiled()
 def test_bfloat16_gives_the_maps_of_float32(build, names):
     """Every composite and method runs in one trace; those without cancelling sums agree."""
@@ -423,14 +417,10 @@ def norm_behind_sums():
     return keras.Model(x, layers.Dense(4, activation="softmax")(h))
 
 
-@pytest.mark.parametrize(
-    ("build", "options"),
-    [
-        (norm_behind_sums, {}),
-        (vgg_like, {"composite": "epsilon"}),
-        (vgg_like, {"method": "gradient"}),
-    ],
-)
+@pytest.mark.parametrize(("build", "options"), [
+    (norm_behind_sums, {}), (vgg_like, {"composite": "epsilon"}),
+    (vgg_like, {"method": "gradient"}),
+])  # fmt: skip
 def test_where_rounding_changes_a_map_bfloat16_warns_and_auto_is_float32(build, options, caplog):
     auto = Explainer(build(), precision="auto", **options)
     assert (auto.precision, "not good" in caplog.text) == ("float32", False)
@@ -713,13 +703,10 @@ def deep_words(tmp_path_factory):
     return folder / "noise.png", options
 
 
-@pytest.mark.parametrize(
-    ("blocks", "names"),
-    [
-        (5, ["epsilon", "epsilon_alpha2_beta1_flat", "epsilon_gamma_box"]),
-        pytest.param(16, list(COMPOSITES), marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.parametrize(("blocks", "names"), [
+    (5, ["epsilon", "epsilon_alpha2_beta1_flat", "epsilon_gamma_box"]),
+    pytest.param(16, list(COMPOSITES), marks=pytest.mark.release),
+])  # fmt: skip
 def test_a_deep_residual_network_stays_within_its_answer(blocks, names, rng):
     """The sum of magnitudes is at most 1000 times the score."""
     deep = deep_residual(blocks)

@@ -62,10 +62,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrapped"),
-    [*((kind, False) for kind in HOSTILE), ("external storage", True), ("another shape", True)],
-)
+@pytest.mark.parametrize(("kind", "wrapped"), [
+    *((kind, False) for kind in HOSTILE), ("external storage", True), ("another shape", True),
+])  # fmt: skip
 def test_hostile_weights_are_refused(tmp_path, temporary_folder, kind, wrapped):
     """Reads of other files, data that are not numbers, claims beyond the size of the file."""
     path = with_data(tmp_path, HOSTILE[kind])

@@ -72,7 +72,6 @@ def engine(settings):
 
 
 def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path):
-    """Of every channel, by shares of relevance and by activation, whatever the batches are."""
     layer = engine.concept_layer
     making = Making(engine, FilePictures([], photos, 1.0), [layer])
     making.run()
@@ -119,7 +118,6 @@ def row_of(engine, thumbnails, places, apart=0, values=None):
 
 
 def test_of_pictures_that_are_alike_only_the_best_is_shown(engine, rng):
-    """Copies and still frames do not fill the row; the next best take their places."""
     still = rng.integers(40, 200, 64).astype(np.uint8)
     thumbnails = [still + number % 2 for number in range(100)]
     assert row_of(engine, thumbnails, [(0, n) for n in range(100)]) == [99]
@@ -130,7 +128,6 @@ def test_of_pictures_that_are_alike_only_the_best_is_shown(engine, rng):
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_of_frames_that_are_near_only_the_best_is_shown(engine, rng, backwards):
-    """Of a slow change too, in both directions; another file is not near."""
     noise = rng.integers(0, 256, (40, 64)).astype(np.uint8)
     places = [(7, n) for n in range(40)]
     values = np.zeros(40)
@@ -145,7 +142,6 @@ def test_of_frames_that_are_near_only_the_best_is_shown(engine, rng, backwards):
 
 
 def test_crops_lie_where_relevance_is():
-    """A receptive field is cut exactly; of a map everywhere, the square with most of it."""
     strength = np.zeros((60, 80), np.float32)
     strength[10:30, 40:55] = 1
     assert crop_box(strength) == (38, 10, 58, 30)  # as wide as high
@@ -169,7 +165,6 @@ def uninterrupted(settings, photos, tmp_path_factory):
 
 
 def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
-    """One frame a second of a recording beside photos; names stay; the sheet shows every row."""
     film, target, names = tmp_path / "f.mp4", tmp_path / "g.concepts", tmp_path / "n.yaml"
     media.write_video(film, media.numbered(25), fps=10)
     network = ("--model", settings.model.name, "--preprocess", "tf")
@@ -205,7 +200,6 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
 def test_a_gallery_of_another_network_is_told_or_refused(
     uninterrupted, settings, engine, run, tmp_path, caplog, monkeypatch, changes, told
 ):
-    """The viewers warn if the layers are the same; the command refuses it with the network."""
     contents, data = parse_gallery(uninterrupted)
     assert (contents.network, [*contents.sha256]) == ("tiny", ["model"])
     changed = msgspec.structs.replace(contents, **changes)
@@ -225,7 +219,6 @@ def test_a_gallery_of_another_network_is_told_or_refused(
 
 
 def test_a_gallery_that_is_stopped_has_what_was_cut_out(settings, photos, tmp_path, monkeypatch):
-    """Its crops are those of the whole one; before the first crop nothing is written."""
     whole, part = (tmp_path / f"{name}.concepts" for name in ("whole", "part"))
     list(make(settings, ConceptOptions(images=photos, output=whole)))
     cut_out = Making._crops_of
@@ -313,7 +306,6 @@ def file(tmp_path):
 
 
 def test_a_gallery_is_read_as_it_was_written(file):
-    """Pictures in their order, nearly the same colours; nothing for channels without any."""
     gallery = Gallery(*read_gallery_file(file))
     assert (gallery.network, gallery.layers) == ("mine", ("block/conv",))
     shown = gallery.pictures("block/conv", 3)
@@ -327,7 +319,6 @@ def test_a_gallery_is_read_as_it_was_written(file):
 
 
 def test_every_damaged_byte_is_noticed(file):
-    """A flipped bit in a picture, or a file cut anywhere, is a DamagedInputError."""
     whole = file.read_bytes()
     before, data = parse_gallery(whole)
     for at in range(len(whole) - len(data), len(whole)):
@@ -344,7 +335,6 @@ def test_every_damaged_byte_is_noticed(file):
 
 
 def test_contents_that_contradict_themselves_are_refused(tmp_path):
-    """Channels and pictures that are not there, a layer twice, parts above 1, another size."""
     path, pictures = tmp_path / "x.concepts", [encode_picture(p, 90) for p in plain_pictures(3)]
     twice, too_much = (LayerContents("a", 2, {}),) * 2, ChannelContents((0,), (), (("cat", 1e308),))
     layers = [
@@ -364,7 +354,6 @@ def test_contents_that_contradict_themselves_are_refused(tmp_path):
 
 
 def test_a_gallery_of_another_network_is_refused(file):
-    """Its layers and their channels have to be there; further layers do not matter."""
     gallery = Gallery(*read_gallery_file(file))
     gallery.check({"block/conv": 8, "more": 3})
     for layers, why in (({"conv": 8}, "no such layer"), ({"block/conv": 9}, "has 9 channels")):
@@ -377,7 +366,6 @@ def of_model(name):
 
 
 def test_names_lie_over_a_gallery(file, tmp_path):
-    """A name appears at its channel; the template keeps names and leaves others empty."""
     names = tmp_path / "names.yaml"
     comments = {"block/conv": {7: "cat 75 %", 3: ""}}
     text = names_text(
@@ -399,7 +387,6 @@ def test_names_lie_over_a_gallery(file, tmp_path):
 
 
 def test_the_embedded_gallery_is_of_the_embedded_network():
-    """Made with the present shapes.keras, at most 1 MB, with pictures for the last layers."""
     gallery = load_gallery(of_model("Shapes"))
     network = (config.ASSETS / "shapes.keras").read_bytes()
     assert gallery.contents.sha256 == {"model": hashlib.sha256(network).hexdigest()}

@@ -61,7 +61,6 @@ LAYERS = {"conv1": 6, "conv2": 20, "fc": 7}
     *(pytest.param(name, [*LAYERS], marks=pytest.mark.release) for name in COMPOSITES),
 ])  # fmt: skip
 def test_all_channels_add_up(composite, names, pictures):
-    """Shares to the relevance at the layer, maps to the whole map, also in several runs."""
     explainer = Explainer(network(), composite=composite, low=-5, high=5)
     whole = explainer(pictures, target="top1").relevance
     at_layers = {one.name: one.arrived for one in explainer.layers(pictures, "top1")}
@@ -80,7 +79,6 @@ def test_all_channels_add_up(composite, names, pictures):
 
 
 def test_neurons_add_up_to_their_channel(explainer, pictures):
-    """The maps of all positions, times the relevance there, are its map; 13 at once."""
     layer, target = "conv2", "top1"
     scores, peaks = explainer.peaks(pictures, [layer, "conv1"], target)
     found = explainer.concepts(pictures, layer, 2, target)
@@ -119,7 +117,6 @@ def residual(rng):
 
 
 def test_channels_of_a_residual_network(rng):
-    """Relevance of several readers adds up; what goes around a layer is in none of its channels."""
     explainer = Explainer(residual(rng), composite="epsilon")
     x = rng.normal(size=(2, 6, 6, 2)).astype("float32")
     whole = explainer(x, 1).relevance
@@ -139,7 +136,6 @@ def test_channels_of_a_residual_network(rng):
 
 
 def test_maps_of_channels_equal_the_naive_derivation(explainer, pictures):
-    """Of two channels, by matrices: relevance outside of them is set to 0."""
     channels = [1, 4]
     found = explainer.concepts(pictures, "conv1", target=["a", 2, "top1"], channels=channels)
     rules = ("flat", "zplus", "epsilon", "epsilon")
@@ -182,7 +178,6 @@ class OneRelevance(Rule):
 
 
 def test_nested_models_traced_layers_and_own_rules(pictures):
-    """They are layers by their names; a rule of a program's own gets what it always gets."""
     keras.utils.set_random_seed(4)
     body = [layers.Conv2D(4, 3, name="a"), Doubled(name="doubled"), layers.Conv2D(4, 3, name="b")]
     inner = keras.Sequential([keras.Input((8, 8, 3)), *body], name="body")
@@ -196,7 +191,6 @@ def test_nested_models_traced_layers_and_own_rules(pictures):
 
 @pytest.mark.release
 def test_bfloat16_adds_up(rng):
-    """The embedded network, on noise: to 2 % of the largest entry."""
     network = load_network("shapes")
     explainer = Explainer(network, composite="epsilon_plus_flat", precision="bfloat16")
     x = network.prepare(rng.integers(0, 256, (2, 128, 128, 3), np.uint8))
@@ -205,7 +199,6 @@ def test_bfloat16_adds_up(rng):
 
 
 def test_bad_concepts_are_refused(explainer, pictures):
-    """Each message says what was expected; numbers that are not finite are refused as in a call."""
     for arguments, words in (
         ({"layer": "conv9"}, "There is no layer 'conv9'"),
         ({"layer": "predictions"}, "Choose a layer before it: conv2, flatten, fc"),
@@ -272,7 +265,6 @@ def assert_close(ours, theirs):
     "composite", ["attnlrp", pytest.param("cp_lrp", marks=pytest.mark.release)]
 )
 def test_channels_of_tokens_have_the_maps_of_a_modified_gradient(composite, vit, noise):
-    """Of hidden units and of the sum behind a block; all targets by one function."""
     explainer = Explainer(vit, composite=composite)
     first_sum = explainer.concept_layers[-1]
     for layer, name in (("wide0", "wide0"), (first_sum, "sum0")):
@@ -288,7 +280,6 @@ def test_channels_of_tokens_have_the_maps_of_a_modified_gradient(composite, vit,
 
 
 def test_layers_of_tokens_can_be_chosen(of_tokens):
-    """Those before the last attention; queries, keys and values are parts of it."""
     patches, attended, wide, narrow, behind = of_tokens.concept_layers
     assert (patches, wide, narrow) == ("patches", "wide0", "narrow0")
     assert attended.startswith("add") and behind.startswith("add")
@@ -296,7 +287,6 @@ def test_layers_of_tokens_can_be_chosen(of_tokens):
 
 
 def test_positions_are_patches_and_shares_are_of_all_tokens(of_tokens, vit, noise):
-    """The class token is no position, though it carries relevance and may be most active."""
     _, peaks = of_tokens.peaks(noise, ["wide0", "patches"])
     relevance, maps = naive_maps(vit, noise, "wide0", attends=True)
     assert_close(peaks["wide0"].shares, relevance.sum(1))
@@ -346,7 +336,6 @@ ARRANGED = {
 
 @pytest.mark.parametrize(("arrange", "extra", "cells"), ARRANGED.values(), ids=ARRANGED)
 def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extra, cells):
-    """However tokens are arranged and joined; where it is not certain there is no grid."""
     x = keras.Input((4 * ROWS, 4 * COLUMNS, 3))
     h = Joined(*extra)(arrange(layers.Conv2D(WIDTH, 4, 4, name="patches")(x)))
     h = layers.Dense(WIDTH, name="first")(layers.LayerNormalization()(h))

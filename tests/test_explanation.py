@@ -55,7 +55,6 @@ def explanation(explainer, network, pictures):
 
 
 def test_a_network_brings_its_labels_and_range(explainer, network, pictures):
-    """The same maps as with all of them by hand; the epsilon_gamma_box needs the range."""
     x = network.prepare(pictures)
     by_hand = Explainer(
         network.model, composite="epsilon_gamma_box", labels=LABELS, **network.box()
@@ -78,7 +77,6 @@ def test_every_map_is_found_by_its_name(explanation):
 
 
 def test_the_best_answers_are_those_with_the_highest_scores(explanation):
-    """Label, index, score; never more than there are."""
     for answers, scores in zip(explanation.top(9), explanation.scores, strict=True):
         assert [answer.index for answer in answers] == np.argsort(-scores).tolist()
         assert [answer.score for answer in answers] == sorted(scores.tolist(), reverse=True)
@@ -99,7 +97,6 @@ def test_the_account_closes(explanation):
 
 
 def test_a_map_that_lost_almost_everything_says_so(explanation, vanishing_model, pictures):
-    """In the account and over the plot; other maps say nothing of the kind."""
     network = Network("v", keras.saving.load_model(vanishing_model), preprocess="none")
     gone = Explainer(network, composite="zplus", also=["gradient"])(network.prepare(pictures[:2]))
     assert gone.accounts["zplus"].vanished.tolist() == [True, True]
@@ -109,7 +106,6 @@ def test_a_map_that_lost_almost_everything_says_so(explanation, vanishing_model,
 
 
 def test_plain_results_say_what_the_arrays_say(explanation):
-    """As JSON, and as a table with a row for each picture and map."""
     plain = json.loads(json.dumps(explanation.to_dict(top=2)))["pictures"]
     assert [one["target"] for one in plain] == ["all", "moon & sun", "moon & sun - rest"]
     best = explanation.scores.argmax(1)
@@ -142,7 +138,6 @@ def test_a_part_of_an_explanation_is_one(explanation):
 
 
 def test_the_pictures_are_what_the_network_saw(explanation, network, pictures):
-    """With their colours if the explainer knows the network, else stretched."""
     np.testing.assert_array_equal(explanation.pictures, pictures)
     of_model = Explainer(network.model)(network.prepare(pictures))
     assert of_model.pictures.shape == pictures.shape
@@ -154,7 +149,6 @@ def test_the_pictures_are_what_the_network_saw(explanation, network, pictures):
 
 
 def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
-    """A row for each picture, a scale at each map; nothing of pyplot's."""
     figure = explanation.plot()
     shown = [axes for axes in figure.axes if axes.get_title()]
     titles = [axes.get_title() for axes in shown]
@@ -185,7 +179,6 @@ def test_a_map_has_vanished_where_neither_pixels_nor_biases_received_a_hundredth
 
 
 def test_each_state_of_a_map_has_one_sentence():
-    """However much biases took, a map is drawn at full strength if its score is not about 0."""
     for started, reached, biases, state, said in (
         (0.8, 0.5, 0.3, State.FULL, ""),
         (0.8, 4e-6, 0.799996, State.FULL, "biases took 99.9995 % of the score"),
@@ -228,7 +221,6 @@ def test_lora_counts_as_the_merged_weights(tmp_path, rng):
 
 
 def test_epsilon_0_is_lrp_0(rng):
-    """As the naive rule; an output of exactly 0 passes nothing on, instead of NaN."""
     kernel, bias = rng.normal(size=(4, 3)).astype("float32"), np.float32([0.5, 0, -0.2])
     kernel[:, 1] = 0
     a, relevance = (rng.normal(size=(2, n)).astype("float32") for n in (4, 3))
@@ -310,7 +302,6 @@ def row(out, layer):
 
 
 def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained):
-    """Histograms count every entry, images can be decoded, the picture comes last."""
     _, events, _ = inspected
     explainer, x = explained
     records = explainer.layers(x)
@@ -359,7 +350,6 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
 
 
 def test_curves_are_sums_of_relevance_losses_are_marked(run, words, branched, explained, tmp_path):
-    """Step 0 is the output, step n layer n; a large epsilon loses some."""
     code, out, _ = run(*words, "--set", "lrp.layers={Conv2D: epsilon(9)}")
     assert code == 0
     (folder,) = (tmp_path / "tb").iterdir()
@@ -377,7 +367,6 @@ def test_curves_are_sums_of_relevance_losses_are_marked(run, words, branched, ex
 
 
 def test_runs_are_replaced_only_on_request(run, words, tmp_path):
-    """One folder for each setting; a folder that is not a run is never removed."""
     logdir = tmp_path / "tb"
     folder = logdir / "in-branched-zplus-all-preprocess=rescale"
     other = logdir / "in-branched-epsilon-all-preprocess=rescale-pool=average"

@@ -107,7 +107,6 @@ def same(got, explanation):
 
 @pytest.mark.release
 def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path):
-    """Scores and all maps, for batches of 1 and 3, of the explainer's target and other classes."""
     explainer, folder = saved
     np.savez(tmp_path / "given.npz", x=x)
     words = [folder, tmp_path / "given.npz", tmp_path / "made.npz"]
@@ -125,7 +124,6 @@ def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path
 
 
 def test_a_saved_model_says_how_it_was_made(saved, model, tmp_path):
-    """Rules, target and settings, and a hash of its weights that depends on nothing else."""
     _, folder = saved
     made = provenance_of_file(folder)
     assert (made.model.name, made.method, made.composite) == ("small", "lrp", "epsilon_plus_flat")
@@ -160,7 +158,6 @@ def test_the_graph_holds_public_operations_and_no_weights(saved):
 
 
 def test_the_target_is_the_explainers_at_that_time(model, x, tmp_path):
-    """A target set before the export is saved, one set afterwards is not."""
     explainer = Explainer(model)
     explainer.set_target("1 - 2")
     explainer.export(tmp_path / "saved")
@@ -181,7 +178,6 @@ def test_a_class_that_is_not_there_is_refused(saved, x):
 
 
 def test_the_folder_is_new_or_empty(plain, tmp_path):
-    """It has the usual permissions, and no other file is left next to it."""
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
         plain.export(str(tmp_path / name))
@@ -202,8 +198,6 @@ def test_the_folder_is_new_or_empty(plain, tmp_path):
 
 
 def test_nothing_half_written_gets_the_name(plain, tmp_path, monkeypatch):
-    """If the disk gets full while writing, the folder stays as it was."""
-
     def fail(module, folder, signatures):
         open(os.path.join(folder, "saved_model.pb"), "w").close()
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")

@@ -362,7 +362,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_operation_computes_what_tensorflow_computes(case):
-    """Rows of the table, with channels last and first, against TensorFlow itself."""
     function, *inputs = CASES[case]
     specs = [tf.TensorSpec(one.shape, name=f"i{n}") for n, one in enumerate(inputs)]
     file = model_of(written(lambda *given: (function(*given),), specs, ("out",)))
@@ -430,7 +429,6 @@ def compare_maps(engine, file, seen, targets, relative=1e-4):
 
 @pytest.mark.parametrize("way", ["epsilon_plus_flat", "epsilon_gamma_box", "zplus", "grad_cam"])
 def test_the_file_gives_the_explainers_maps(tiny, way):
-    """Scores to 1e-5, maps to 1e-4 of the largest entry, for every kind of target."""
     engine = engine_of(tiny, way)
     file, about = exported(engine, fixed=False)
     targets = ["top1", 2, "1 - 3", *(["all"] if way in COMPOSITES.known() else [])]
@@ -440,7 +438,6 @@ def test_the_file_gives_the_explainers_maps(tiny, way):
 
 
 def test_the_command_writes_a_file_that_says_what_it_is(tiny, tmp_path, capsys):
-    """Inputs, outputs, operators and metadata are those that the documents promise."""
     labels, target = tmp_path / "labels.txt", tmp_path / "a.onnx"
     labels.write_text("ant\nbee\ncat\ndog\n")
     words = ["export", "--model", tiny, "--preprocess", "tf", "--labels", labels, "-o", target]
@@ -473,7 +470,6 @@ def test_the_command_writes_a_file_that_says_what_it_is(tiny, tmp_path, capsys):
 
 
 def test_a_fixed_target_is_inside_the_file(tiny):
-    """Then there is no input for it, and the map is that target's."""
     engine = engine_of(tiny, "epsilon")
     engine.explainer.set_target("3 - rest")
     file, about = exported(engine, fixed=True)
@@ -529,7 +525,6 @@ def config_of(file, **changes):
 
 
 def test_the_commands_run_without_tensorflow(file, engine, tmp_path):
-    """image, video, live and kiosk with TensorFlow, Keras, h5py and onnx blocked."""
     picture = pictures()[0]
     cv2.imwrite(str(tmp_path / "in.png"), picture[..., ::-1])
     live = "--source synthetic --display none --duration 0.2"
@@ -562,7 +557,6 @@ def test_the_commands_run_without_tensorflow(file, engine, tmp_path):
 
 @pytest.mark.parametrize("target", ["all", "top1", "top3", 4, "4 - 2", "4 - rest"])
 def test_every_target_gives_the_engines_result(file, engine, target):
-    """Map, strength, account and what is explained are those of the engine with TensorFlow."""
     picture = pictures()[1]
     (ours,) = ExportedEngine(config_of(file)).explain([picture], [target])
     (theirs,) = engine.explain([picture], [target])
@@ -607,7 +601,6 @@ def test_other_commands_ask_for_the_network(file, tmp_path):
 
 
 def test_the_documented_program_computes_the_same(file, engine, tmp_path, monkeypatch):
-    """The lines of Python in the documents, on a frame of the included clip."""
     document = Path(__file__).parents[1] / "docs" / "anywhere.md"
     code = re.search(r"```python\n(.*?)```", document.read_text(), re.S)[1]
     picture = pictures()[1][:, 80:560]
@@ -636,7 +629,6 @@ def test_metadata_that_are_not_true_of_the_file_are_refused(file, tmp_path):
 
 
 def test_a_missing_library_is_named_before_anything_is_made(monkeypatch):
-    """Of the two that an export needs the runtime is used last."""
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UnavailableError, match=r"needs onnxruntime.*realtime-lrp\[export\]"):
         make(Config(), False)

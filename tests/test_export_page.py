@@ -80,7 +80,6 @@ def agreement(found, picture):
 
 
 def test_scripts_become_one_that_needs_no_modules():
-    """No import or export is left of the page's script, and what it imports is in it."""
     script = export.bundled("page.js")
     assert not re.search(r"^(import|export) ", script, re.M)
     for name in ("openVideo", "showBlocks", "follow", "timestamp"):
@@ -88,7 +87,6 @@ def test_scripts_become_one_that_needs_no_modules():
 
 
 def test_what_is_no_folder_of_ours_is_refused(tmp_path):
-    """Other files are kept, another onnxruntime-web is named, --runtime needs a folder."""
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "mine.txt").touch()
     with pytest.raises(OutputError, match="mine"):
@@ -104,7 +102,6 @@ def test_what_is_no_folder_of_ours_is_refused(tmp_path):
 
 @pytest.mark.skipif(not (RUNTIME and CHROMIUM), reason="no onnxruntime-web, or no Chromium")
 def test_the_page_finds_the_heart_and_gives_the_explainers_map(tmp_path):
-    """A played camera, a picture, another class by a tap; nothing leaves the origin; offline."""
     list(run(CONFIG, tmp_path / "page", False, False, RUNTIME))
     picture = heart()
     jpeg = cv2.imencode(".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 100])[1]

@@ -115,12 +115,10 @@ def settings(tiny_model, **words):
     ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
 ])  # fmt: skip
 def test_auto_is_quick_only_where_maps_stay_the_same(words, moving, precision, tiny_model, on_gpu):
-    """And only for moving pictures; an explicit precision is always used."""
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
 
 
 def test_a_network_is_timed_once_if_rounding_keeps_its_map(tiny_model, monkeypatch, measured, rng):
-    """Float32 is chosen where bfloat16 gains less than a tenth; the next start knows it."""
     timed, found = [], {"zplus": 18.5, "epsilon_plus_flat": 17.5}
 
     def shortest(*runs):
@@ -153,7 +151,6 @@ def test_a_network_is_timed_once_if_rounding_keeps_its_map(tiny_model, monkeypat
 
 
 def test_a_named_network_is_compared_with_its_steps_once_a_keras(tiny_model, measured, monkeypatch):
-    """Any other one whenever it is loaded."""
     compared, check = [], building.check_calls
     monkeypatch.setattr(building, "check_calls", lambda *a: compared.append(1) or check(*a))
     monkeypatch.setattr(loading, "load_network", lambda *a, **b: load_network(str(tiny_model)))
@@ -168,7 +165,6 @@ def test_a_named_network_is_compared_with_its_steps_once_a_keras(tiny_model, mea
 
 
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):
-    """Two batches in flight fail; both get their maps; the network is loaded only once more."""
     words = settings(tiny_model, **{"--precision": "float32"})
     engine = engines.Engine(words)
     assert (engine.device, engine.in_flight) == ("Small GPU", 2)
@@ -205,7 +201,6 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
 
 @pytest.mark.parametrize("in_flight", [1, 2])
 def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_model, monkeypatch):
-    """On a GPU the next frame starts before the results of the last one are waited for."""
     frames, steps = Slot(), []
 
     class Scripted(engines.Engine):
@@ -260,7 +255,6 @@ def measured(monkeypatch, tmp_path):
     ],
 )  # fmt: skip
 def test_a_processor_is_measured_once_unless_its_file_is_damaged(damaged, measured, tmp_path):
-    """The second time it is read from the file; another processor is measured, and both stay."""
     first, second, third = (PrecisionTimes(20.0, 10.0 + n) for n in range(3))
     asked = ("4 x Some CPU", "4 x Some CPU", "2 x Some CPU", "4 x Some CPU")
     assert [times.precision_times(one) for one in asked] == [first, first, second, first]
@@ -295,7 +289,6 @@ def decide(monkeypatch):
 
 
 def test_the_size_of_the_weights_decides_wherever_they_are(decide, tmp_path, monkeypatch):
-    """A name, a file, a SavedModel, a preset that was saved or downloaded; else all cores share."""
     monkeypatch.setenv("KAGGLEHUB_CACHE", str(tmp_path / "kaggle"))
     preset = tmp_path / "kaggle/models/keras/deit/keras/deit_tiny/1/model.weights.h5"
     small, large = tmp_path / "small.keras", tmp_path / "large.keras"
@@ -312,7 +305,6 @@ def test_the_size_of_the_weights_decides_wherever_they_are(decide, tmp_path, mon
 
 
 def test_who_sets_the_number_of_threads_decides(decide):
-    """Nobody does once TensorFlow has taken its number; else what was measured decides."""
     assert decide("vgg16", threads="1") and not decide("shapes", threads="4")
     assert not decide("shapes", loaded=True)
     assert decide("shapes") and not decide("vgg16")
@@ -378,7 +370,6 @@ def test_no_more_pictures_are_computed_at_once_than_fit(both, monkeypatch):
 
 
 def test_each_thread_has_computed_a_map_before_the_first_one_counts(both, monkeypatch):
-    """Memory that is too small for it is told when a picture comes."""
     _, beside = both
     sizes, pipeline = [], beside._pipeline
 
@@ -463,7 +454,6 @@ def test_bench_runs_live_both_ways_and_keeps_what_it_measured(monkeypatch, caplo
 
 
 def test_a_quick_network_is_named_with_its_figure():
-    """The one that is right most often, of those with 15 maps a second; nothing for quick ones."""
     assert "mobilenet_v2 is quicker (14 MB, not measured here)" in quicker_network("VGG16", 2.94)
     small = "mobilenet_v2", "MobileNet_V2", "mobilenet_v3_small"
     assert [quicker_network(name, 3.0) for name in small] == [""] * 3

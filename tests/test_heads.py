@@ -70,7 +70,6 @@ LOGITS = {
 
 @pytest.mark.parametrize("name", HEADS)
 def test_probabilities_are_known_however_they_are_written(name):
-    """Scores are the model's, gradients the logit's, and relevance is accounted for."""
     model, logits = network(HEADS[name])
     found = Explainer(model, composite="epsilon", target=1, also=["gradient"])(X)
     np.testing.assert_allclose(found.scores, model(X), atol=1e-6)
@@ -103,7 +102,6 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_lies_between_0_and_1_by_itself_gets_no_softmax(name, caplog):
-    """The log says why; `scores` decides otherwise."""
     model, _ = network(UNKNOWN[name])
     own = model(X).numpy()
     np.testing.assert_allclose(Explainer(model)(X).scores, own, atol=1e-6)
@@ -113,7 +111,6 @@ def test_what_lies_between_0_and_1_by_itself_gets_no_softmax(name, caplog):
 
 
 def test_an_embedding_gets_no_softmax(caplog):
-    """Nor any other values that lie between -1 and 1 whatever the last weights give."""
     for head in (layers.UnitNormalization(), ops.tanh):
         model, _ = network(head)
         np.testing.assert_allclose(Explainer(model)(X).scores, model(X), atol=1e-6)
@@ -122,7 +119,6 @@ def test_an_embedding_gets_no_softmax(caplog):
 
 
 def test_the_larger_of_two_sigmoids_keeps_its_logits_sign():
-    """It starts in the direction of the larger logit."""
     x = keras.Input((12, 12, 3))
     z = layers.Dense(8)(features(x))
     model = randomise(keras.Model(x, ops.maximum(ops.sigmoid(z[:, :4]), ops.sigmoid(z[:, 4:]))))
@@ -138,7 +134,6 @@ def test_the_larger_of_two_sigmoids_keeps_its_logits_sign():
 
 
 def test_logits_get_a_softmax_unless_the_user_says_otherwise():
-    """Values without a limit; contradictions and a second softmax are refused."""
     model, _ = network(lambda z: z)
     values = model(X).numpy()
     np.testing.assert_allclose(Explainer(model)(X).scores, tf.nn.softmax(values), atol=1e-6)
@@ -164,7 +159,6 @@ ONE_SIGMOID = {
 @pytest.mark.parametrize("composite", ["epsilon", "zplus"])
 @pytest.mark.parametrize("name", ONE_SIGMOID)
 def test_one_sigmoid_is_two_classes(name, composite):
-    """Its scores are [1 - p, p], and its maps those of a layer with the logits [-z, z]."""
     model, logits = network(ONE_SIGMOID[name], units=1)
     x, z = model.inputs[0], logits.get_layer("z")
     two = layers.Dense(2, "sigmoid")
@@ -191,7 +185,6 @@ JOINED = {
 
 @pytest.mark.parametrize("name", JOINED)
 def test_each_part_of_an_ensemble_keeps_the_sign_of_its_logit(name):
-    """Its map is half of each part's; one value, also of a product, is two classes."""
     join, units, scores = JOINED[name]
     x = keras.Input((12, 12, 3))
     f = features(x)
@@ -212,7 +205,6 @@ def test_each_part_of_an_ensemble_keeps_the_sign_of_its_logit(name):
 
 
 def test_of_several_outputs_the_answer_is_explained_through_every_door(tmp_path, caplog):
-    """A vector, by its name before others; a line says which."""
     x = keras.Input((12, 12, 3))
     f = features(x)
     outputs = {"features": layers.Dense(5)(f), "age": layers.Dense(1)(f),
@@ -239,7 +231,6 @@ def test_two_labels_name_the_classes_of_one_sigmoid():
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 4), (4, 1)])
 def test_axes_of_length_one_are_left_out(shape):
-    """A regression that returns [B], and vectors of any shape."""
     units = 4 if 4 in shape else 1
     model, logits = network(lambda z: ops.reshape(z, (-1, *shape)), units)
     explainer = Explainer(model, composite="epsilon", output_activation="linear", target=0)
@@ -285,7 +276,6 @@ MORE = [(1, "linear"), (2, "sigmoid"), (2, "softmax"), (2, "linear"), (5, "sigmo
     *FEW, *(pytest.param(*one, marks=pytest.mark.release) for one in MORE),
 ])  # fmt: skip
 def test_a_network_is_the_same_through_every_door(units, activation, tmp_path):
-    """Scores to 1e-5 and maps to 1e-4, for logits of both signs."""
     x = keras.Input((12, 12, 3))
     model = randomise(keras.Model(x, layers.Dense(units, activation)(features(x))))
     for door in ("keras", "h5", "saved_model", "onnx", "tflite"):
@@ -312,8 +302,6 @@ RELUS = {
 
 @pytest.mark.parametrize("name", RELUS)
 def test_guided_backprop_finds_relus_in_operations_of_their_own(name):
-    """The map is that of the network with ReLU layers; a leaky one is none."""
-
     def guided(relu):
         x = keras.Input((12, 12, 3))
         a = relu(layers.Conv2D(5, 3)(layers.ReLU()(layers.Conv2D(4, 3)(x))))
@@ -399,7 +387,6 @@ def detector_file(path, form, background=""):
     *((one, "") for one in LAST), ("corners", "first"), ("corners", "last"),
 ])  # fmt: skip
 def test_boxes_and_scores_are_found(tmp_path, rng, form, background, caplog):
-    """In each form that exporters write: as ONNX computes them; relevance adds up to the score."""
     path = detector_file(tmp_path / "net.onnx", form, background)
     network = load_network(path, preprocess="none")
     assert "a detector" in caplog.text
@@ -426,7 +413,6 @@ def test_boxes_and_scores_are_found(tmp_path, rng, form, background, caplog):
 
 
 def test_yolo_of_a_single_class_is_a_detector(tmp_path):
-    """The most usual network that people train themselves; with columns behind the scores."""
     nodes, arrays = begin(1)
     path = written(
         tmp_path / "net.onnx", [*nodes, *LAST["yolo and angles"][0]], arrays, SHAPE,
@@ -494,7 +480,6 @@ ANSWERS = {
 
 @pytest.mark.parametrize("form", ANSWERS)
 def test_the_output_that_looks_like_the_answer_is_explained(tmp_path, rng, form, caplog):
-    """Before the best are chosen; by its name; else the first. Which one is said."""
     last, outputs, answer = ANSWERS[form]
     arrays = {"w": numbers(5, 3, 2, 2), "three": np.array([3]), "odd": np.array([1, 1, 5, 1])}
     nodes = [
@@ -582,7 +567,6 @@ def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, o
 @needs_torch
 @pytest.mark.parametrize("name", ["residual", "grouped", "plain"])
 def test_an_export_has_zennits_maps(tmp_path, name):
-    """Every composite of zennit's, for three pictures: to 2e-4 of the largest entry."""
     words = [PYTHON, Path(__file__).with_name("exporting.py"), f"small.{name}", "torchscript", "14"]
     subprocess.run([*words, tmp_path / "net"], check=True, capture_output=True)
     made = dict(np.load(tmp_path / "net.npz"))

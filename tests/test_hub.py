@@ -73,7 +73,6 @@ def changed(transformer, tmp_path):
 
 
 def test_a_saved_classifier_answers_as_in_keras_hub(transformer, keras_hub, rng):
-    """Its input is that of the preset's converter to 1e-5, and its map adds up."""
     network = load_network(f"hub:{transformer}")
     classifier = keras_hub.models.ImageClassifier.from_preset(str(transformer))
     pictures = rng.integers(0, 256, (2, 32, 32, 3), np.uint8)
@@ -89,7 +88,6 @@ def test_a_saved_classifier_answers_as_in_keras_hub(transformer, keras_hub, rng)
 
 
 def test_random_weights_need_the_description_alone(convolutional, tmp_path):
-    """They are always the same; an open input size is that of the preset or the user's."""
     shutil.copy(convolutional / TASK, tmp_path)
     first = load_network(f"hub:{tmp_path}", "random").model
     second = load_network(f"hub:{tmp_path}", "random", size=(40, 48)).model
@@ -100,7 +98,6 @@ def test_random_weights_need_the_description_alone(convolutional, tmp_path):
 
 
 def test_a_preset_by_name_is_what_keras_hub_downloads(convolutional, monkeypatch, tmp_path):
-    """It gets ImageNet's labels, of which its description speaks; its files are hashed."""
     from keras_hub.src.utils import preset_utils
 
     name, asked = "vgg_16_imagenet", []
@@ -219,7 +216,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_preset_is_refused(changed, case):
-    """Before anything of it is built; the message has at most two lines."""
     change, expected = HOSTILE[case]
     with pytest.raises(DamagedInputError) as raised:
         load_network(changed(change))
@@ -275,7 +271,6 @@ def predicted(keras_hub, folder, x, top):
 
 
 def test_a_saved_detector_has_the_boxes_of_keras_hub(detector, keras_hub, rng):
-    """In pixels of its pictures, whose size the preset says; its classes are those of COCO."""
     network = load_network(f"hub:{detector}")
     assert network.detects and network.fit == "letterbox"
     assert network.model.input_shape == (None, 64, 64, 3)
@@ -294,7 +289,6 @@ def test_a_saved_detector_has_the_boxes_of_keras_hub(detector, keras_hub, rng):
 
 
 def test_a_hostile_detector_is_refused(detector, tmp_path):
-    """One that asks for more places than a picture has, or for others than its heads have."""
     folder = shutil.copytree(detector, tmp_path / "changed")
     for change, expected in (
         ({"min_level": -20}, "more than 1,048,576 places"),
@@ -313,7 +307,6 @@ def test_a_hostile_detector_is_refused(detector, tmp_path):
 @pytest.mark.release
 @pytest.mark.parametrize("family", ["retina_net", "d_fine"])
 def test_a_detector_is_explained_box_by_box(keras_hub, tmp_path, rng, family):
-    """Boxes are KerasHub's, gradients the tape's, and relevance is accounted for to 5 %."""
     globals()[family](keras_hub).save_to_preset(str(tmp_path))
     network = load_network(f"hub:{tmp_path}")
     x = network.prepare(rng.integers(0, 256, (1, *network.model.input_shape[1:]), np.uint8)).numpy()
@@ -400,7 +393,6 @@ def segmenter(keras_hub, family):
     ("family", "composite"), [("DeepLabV3", "epsilon_plus"), ("SegFormer", "attnlrp")]
 )
 def test_a_saved_segmentation_is_explained_at_a_place(keras_hub, tmp_path, rng, family, composite):
-    """It answers as in KerasHub, with the names of its data set; gradient and account agree."""
     keras.utils.set_random_seed(1)
     folder = tmp_path / "tiny_pascalvoc"
     segmenter(keras_hub, family).save_to_preset(str(folder))

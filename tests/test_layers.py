@@ -117,7 +117,6 @@ def handed_to_pixels(graph, tensors, begin, method, composite="epsilon", start=N
 
 @pytest.mark.parametrize("build", FEATURES.values(), ids=FEATURES)
 def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
-    """Each layer type in a small network, with z+, with epsilon, and its gradient."""
     model = network(build)
     x = tf.constant(rng.normal(size=(2, 9, 8, 3)), tf.float32)
     graph = build_graph(model)
@@ -157,7 +156,6 @@ def relevance_of(step, inputs, relevance):
 
 
 def test_a_gate_gets_no_relevance():
-    """A broadcast input is a gate; without any gate both get half."""
     signal, gate = np.ones((1, 2, 2, 1)), np.full((1, 1, 1, 1), 0.5)
     relevance = np.arange(4.0).reshape(1, 2, 2, 1)
     for inputs, which in (([signal, gate], 0), ([gate, signal], 1)):
@@ -219,7 +217,6 @@ def another_reader(x):
 
 @pytest.mark.parametrize(("build", "folds"), FOLDED.values(), ids=FOLDED)
 def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
-    """Scores are Keras's; a folded norm becomes an identity, another one passes relevance on."""
     model = network(build)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
     graph = build_graph(model)
@@ -246,7 +243,6 @@ def test_layer_norms_keep_the_weights_of_when_they_were_read(rng):
 
 
 def test_folding_gives_the_maps_of_the_folded_network(rng):
-    """A convolution with a batch norm equals one whose weights were merged by hand, every rule."""
     normed = network(lambda x: layers.ReLU()(norm(conv(name="conv")(x))))
     merged = network(lambda x: conv(name="conv", activation="relu")(x))
     bn, old = normed.get_layer("bn"), normed.get_layer("conv")
@@ -294,7 +290,6 @@ STRIDES = {
 
 @pytest.mark.parametrize("name", STRIDES)
 def test_the_stride_over_the_pixels_is_found(name):
-    """That of the first layers with weights, and of overlapping pools right behind them."""
     build, stride = STRIDES[name]
     x = keras.Input((32, 32, 3))
     y = layers.Dense(4, activation="softmax")(layers.Flatten()(build(x)))
@@ -321,7 +316,6 @@ def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, d
 
 
 def test_a_layer_that_computes_something_else_than_its_steps_is_refused():
-    """Wherever it is; the message names it. Every model is compared once only."""
     relu = layers.ReLU(name="culprit")
     relu.call = lambda a: ops.maximum(a, -1.0)
     part = keras.Sequential([keras.Input((7, 6, 6)), layers.Dropout(0.5), relu], name="part")

@@ -49,7 +49,6 @@ picture_process.main()
 
 
 def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
-    """Crash, kill, exception and hang are errors of their file; the next one is read."""
     source, _ = folders
     paths = [source / f"{name}.png" for name in ("a", "crash", "killed", "bug", "hangs", "z")]
     command = [sys.executable, "-P", "-c", FAULTY]
@@ -70,7 +69,6 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
 
 
 def test_the_worst_failure_decides_the_exit_code(caplog, tmp_path):
-    """Faults of the program first, then outputs, then memory, then damaged files."""
     errors = [DamagedInputError("d"), UnavailableError("u"), OutputError("o"), TypeError("t")]
     for count, code in enumerate((65, 69, 73, 70), 1):
         tally = Tally(9, "pictures explained")
@@ -85,7 +83,6 @@ def test_the_worst_failure_decides_the_exit_code(caplog, tmp_path):
 
 
 def test_bad_pictures_are_named_and_the_rest_is_done(run, words, folders):
-    """Empty, cut and foreign files; the total and the exit code say so, and -q keeps that."""
     source, target = folders
     (source / "b.jpg").touch()
     whole = (source / "a.png").read_bytes()
@@ -104,7 +101,6 @@ def test_bad_pictures_are_named_and_the_rest_is_done(run, words, folders):
 
 
 def test_an_interrupted_folder_goes_on(run, words, folders, monkeypatch):
-    """--resume keeps what is finished, makes what is missing, and refuses what it does not know."""
     source, target = folders
     for name in "bc":
         media.write_picture(source / f"{name}.png", media.plain(size=(40, 40)))
@@ -171,7 +167,6 @@ def test_every_ending_of_the_list_is_read(suffix, tmp_path):
 
 
 def test_an_empty_word_is_wrong_words(run):
-    """An unset variable of the shell is neither this folder nor the default."""
     for words in ("image|", "image|x|-o|y|--labels=", "image|x|-o|y|--maps|", "kiosk|--config|"):
         code, out, err = run(*words.split("|"))
         option = [word for word in words.split("|") if word.startswith("-")] or ["INPUT"]

@@ -97,7 +97,6 @@ def guided_by_definition(logits, x, t, change):
     ("deconvnet", lambda g, a: tf.where(g > 0, g, 0.0)),
 ])  # fmt: skip
 def test_guided_backprop_and_deconvnet_equal_their_definitions(method, change, rng):
-    """Positive gradient and positive activation; positive gradient alone."""
     model = vgg_like()
     x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
     got = Explainer(model, method=method, target=2)(x).relevance
@@ -106,7 +105,6 @@ def test_guided_backprop_and_deconvnet_equal_their_definitions(method, change, r
 
 
 def test_a_ceiling_stops_the_guided_gradient(rng):
-    """ReLU6 above 6 has derivative 0."""
     x = keras.Input((1, 1, 1))
     h = layers.Flatten()(layers.ReLU(6.0)(layers.Conv2D(1, 1, kernel_initializer="ones")(x)))
     model = keras.Model(x, layers.Dense(1, kernel_initializer="ones")(h))
@@ -116,7 +114,6 @@ def test_a_ceiling_stops_the_guided_gradient(rng):
 
 
 def test_excitation_backprop_is_zplus_with_pixel_values(rng):
-    """For a class it starts from 1; all of it arrives where contributions are positive."""
     model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
     got = Explainer(model, method="excitation_backprop", target=1)(x)
     lrp = Explainer(model, layers={"conv1": "zplus"}, target=1)(x)
@@ -135,7 +132,6 @@ def cam_of(model, name, pictures):
 
 
 def test_grad_cam_at_a_layer_of_choice(rng):
-    """At a convolution before its ReLU, which is a layer of its own; other maps stay the same."""
     x = keras.Input((12, 12, 3))
     h = layers.ReLU()(layers.Conv2D(4, 3, name="first")(x))
     h = layers.ReLU()(layers.Conv2D(4, 3, name="second")(layers.MaxPooling2D(2, name="pool")(h)))
@@ -170,7 +166,6 @@ def test_integrated_gradients_account_for_the_whole_difference(vgg, rng):
 
 @pytest.mark.release
 def test_the_default_samples_come_near_the_difference():
-    """Within 5 % for drawings that the embedded network names; passes tells how many they are."""
     network = load_network("shapes")
     x = network.prepare(draw_batch((31415,), 2).pixels)
     explainer = Explainer(network, "integrated_gradients", target="top1", also=["smoothgrad"])
@@ -181,7 +176,6 @@ def test_the_default_samples_come_near_the_difference():
 
 @compiled()
 def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
-    """Of one sample: the gradient at picture + noise; the same noise at every call."""
     x = keras.Input((4, 4, 3))
     h = layers.Flatten()(layers.Conv2D(3, 3, activation="elu")(x))
     model = keras.Model(x, layers.Dense(2, activation="softmax")(h))
@@ -198,7 +192,6 @@ def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
 
 
 def test_copies_of_a_picture_that_several_layers_read_are_averaged(rng):
-    """Behind padding, two convolutions and a skip read it: the mean of each copy's own gradient."""
     x = keras.Input((6, 6, 3))
     padded = layers.ZeroPadding2D(1)(x)
     branches = [layers.Conv2D(4, 3, activation="elu")(one) for one in (padded, padded, x)]
@@ -220,7 +213,6 @@ def operations_in(explainer, *types) -> int:
 
 @compiled()
 def test_many_methods_cost_one_forward_pass():
-    """Maps share the forward pass; each has its own backward pass, and LRP its z."""
     model, convolutions = vgg_like(), ("Conv2D", "Conv2DBackpropInput", "_MklNativeFusedConv2D")
     gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
     backward = 2 * len(gradients)
@@ -289,7 +281,6 @@ def test_wrong_words_are_answered(vgg):
 
 
 def test_a_network_without_relu_has_nothing_to_guide():
-    """Guided backprop would just be the gradient; Grad-CAM needs feature maps."""
     x = keras.Input((4, 4, 3))
     model = keras.Model(x, layers.Dense(2, activation="softmax")(layers.Flatten()(x)))
     with pytest.raises(UsageError, match="no ReLU"):
@@ -299,7 +290,6 @@ def test_a_network_without_relu_has_nothing_to_guide():
 
 
 def test_rules_for_layers_change_the_composite_and_no_further_map(rng):
-    """An additional map named after a composite equals that composite's own map."""
     model = vgg_like()
     x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
     own = {"Conv2D": "gamma(0.1)", "Dense": "epsilon(0.01)"}
@@ -313,7 +303,6 @@ def test_rules_for_layers_change_the_composite_and_no_further_map(rng):
 
 
 def test_grad_cam_takes_maps_of_the_picture(rng):
-    """No permuted, padded or unused layer counts."""
     x = keras.Input((8, 8, 3))
     maps = layers.Conv2D(4, 3, activation="relu", name="maps")(x)
     inner = keras.Model(x, [maps, layers.Conv2D(5, 3)(maps)])
@@ -325,8 +314,6 @@ def test_grad_cam_takes_maps_of_the_picture(rng):
 
 
 def test_the_box_is_that_of_the_layers_own_input(rng):
-    """Behind a rescaling the box is rescaled: the map is the same as without one."""
-
     def build(*before):
         head = [layers.Conv2D(4, 3), layers.ReLU(), layers.Flatten()]
         last = layers.Dense(2, activation="softmax")
@@ -355,7 +342,6 @@ def test_the_scores_are_golden(outcomes):
 
 @pytest.mark.parametrize("name", [*COMPOSITES, *METHODS])
 def test_every_map_is_golden(name, outcomes):
-    """Its magnitude and distribution over the picture, tolerant of other processors' float32."""
     now, then = outcomes["maps"][name], GOLDEN["maps"][name]
     np.testing.assert_allclose(now["magnitude"], then["magnitude"], rtol=0.01)
     np.testing.assert_allclose(now["cells"], then["cells"], atol=0.002)
@@ -483,7 +469,6 @@ def test_a_transformer_has_the_map_of_a_modified_gradient(name, model, pictures,
 
 
 def test_products_of_a_transformer_may_be_rounded_on_the_way_back(model, pictures, explained):
-    """Maps in `auto` precision correlate with those in float32 to 0.9999."""
     options = {"composite": "attnlrp", "also": ["cp_lrp"], "target": TARGET}
     explainer = Explainer(model, precision="auto", **options)
     assert explainer.precision == "bfloat16" and explainer.exact_forward
@@ -495,7 +480,6 @@ def test_products_of_a_transformer_may_be_rounded_on_the_way_back(model, picture
 
 @pytest.mark.parametrize("index", [0, 1], ids=["attnlrp", "cp_lrp"])
 def test_the_account_of_a_transformer_closes(index, shallow, pictures):
-    """Each step hands down what arrived, less what biases, constants and the softmax took."""
     records = {one.name: one for one in shallow.layers(pictures, index=index)}
     largest = max(np.abs(one.sums()).max() for one in records.values())
     assert max(np.abs(one.lost).max() for one in records.values()) < 1e-3 * largest
@@ -505,7 +489,6 @@ def test_the_account_of_a_transformer_closes(index, shallow, pictures):
 
 
 def test_other_composites_treat_attention_weights_as_constants(shallow, pictures):
-    """Nothing arrives at queries and keys; norms pass relevance unchanged."""
     records = {one.name: one for one in shallow.layers(pictures, index=2)}
     assert "attention0/query/BatchMatMulV2" not in records
     assert records["attention0/value/BatchMatMulV2"].arrived.any((1, 2)).all()
@@ -515,7 +498,6 @@ def test_other_composites_treat_attention_weights_as_constants(shallow, pictures
 
 
 def test_without_bias_shares_only_the_class_token_takes_relevance():
-    """The position embedding and the offsets of the norms keep nothing."""
     model = transformer(np.random.default_rng(5), depth=1)
     explainer = Explainer(model, composite="cp_lrp", absorb_bias=False, target="top1")
     records = explainer.layers(np.random.default_rng(4).normal(size=(1, SIDE, SIDE, 3)))
@@ -526,7 +508,6 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
 
 
 def test_the_composite_that_nobody_names_suits_the_network(model, tiny_model):
-    """`attnlrp_gamma` with attention, `cp_lrp` for detectors with it, else `zplus`."""
     tiny = keras.models.load_model(tiny_model)
     made = Explainer(model)
     assert repr(made).endswith(": attnlrp_gamma, target 'all'>") and not made.advice
@@ -540,7 +521,6 @@ def test_the_composite_that_nobody_names_suits_the_network(model, tiny_model):
 
 
 def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
-    """A transformer has no ReLU; a network of convolutions has no attention."""
     assert shallow.unsuited == {"guided_backprop", "deconvnet"}
     with pytest.raises(UsageError, match="no ReLU"):
         Explainer(transformer(np.random.default_rng(5), depth=1), method="deconvnet")

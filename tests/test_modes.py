@@ -80,7 +80,6 @@ def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path,
 
 @pytest.mark.parametrize("asked", ["Tiger_cat", "tiger cat", "n02123159 tiger_cat"])
 def test_class_names_are_tidy_for_people_raw_for_scripts(asked, run, tiny_model, tmp_path, caplog):
-    """Answers and targets are told as "tiger cat"; the raw map has the label of the file."""
     given = ["red_fox", "n02123159 tiger_cat", "African_grey", "other"]
     (tmp_path / "names.txt").write_text("\n".join(given))
     media.write_picture(tmp_path / "in.png", media.plain(size=(32, 32)))
@@ -95,7 +94,6 @@ def test_class_names_are_tidy_for_people_raw_for_scripts(asked, run, tiny_model,
 
 
 def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_path):
-    """As a picture: left and right are swapped for the network and in the file."""
     picture = media.plain((250, 250, 250), (240, 240))
     picture[:, :90] = 40
     picture[:60] = 120
@@ -174,7 +172,6 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gets_its_exit_code_and_one_or_two_lines(case, run, bad_words, tiny_model):
-    """What happened, what was expected, what to do; no traceback, nothing left behind."""
     words, code, expected = BAD[case]
     before = set(os.listdir())
     got, _, err = run(*words.replace("TINY", str(tiny_model)).split())
@@ -203,7 +200,6 @@ def test_a_grey_model_gets_the_luminance(style, run, seen, tmp_path):
 
 
 def test_integrated_gradients_tell_how_complete_they_are(run, with_tiny, tmp_path):
-    """In the line of a picture; and the sidecar has what started and what is missing."""
     picture = media.write_picture(tmp_path / "in.png", media.plain((200, 90, 9)))
     words = ("--method", "integrated_gradients", "--target", "top1", "--sidecar")
     code, out, _ = run("image", picture, "-o", tmp_path / "out.png", *with_tiny, *words)

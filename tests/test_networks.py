@@ -71,7 +71,6 @@ def test_a_wrong_preprocessing_says_what_is_expected():
 
 
 def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
-    """Any .keras file; without --preprocess a warning says what the network gets."""
     names = tmp_path / "names.txt"
     names.write_text("a\nb\nc\nd\n")
     network = load_network(str(tiny_model), labels=str(names))
@@ -84,8 +83,6 @@ def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
 
 
 def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
-    """No download, not even of labels; kernels fill the Glorot range, biases are 0."""
-
     def small(**options):
         return keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(64, 3)])
 
@@ -107,7 +104,6 @@ def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("mode", [*NAMED, "-2..3 mean=1 std=0.3 invert"])
 def test_the_input_becomes_colours_again(mode, rng):
-    """To the same pixels; a grey input becomes a grey picture."""
     pictures = rng.integers(0, 256, (2, 5, 4, 3), np.uint8)
     network = Network("any", None, preprocess=mode, channels=3)
     offset, matrix = network.colours()
@@ -173,7 +169,6 @@ def test_a_server_that_hangs_times_out(folder, monkeypatch):
 
 
 def test_a_file_that_is_there_is_never_changed(folder, caplog):
-    """The user may have put it there; one that is not as published is named."""
     folder.mkdir()
     (folder / "w.h5").write_bytes(BODY[:1000])
     with serving(sends(BODY)) as (address, asked):
@@ -279,7 +274,6 @@ def network(name):
 @pytest.mark.release
 @pytest.mark.parametrize(("name", "losses"), LOSSES.items())
 def test_a_network_by_name_builds_runs_and_conserves(name, losses):
-    """Keras's scores, the tape's gradient, nearly all relevance accounted for."""
     model, x = network(name)
     explainer = Explainer(model, also=["epsilon_plus_flat"])
     found = explainer._run(tf.constant(x), explainer._default)
@@ -308,7 +302,6 @@ def of_the_logit(model, x, index):
 @pytest.mark.release
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_each_row_says_what_keras_downloads(name):
-    """The file's name, and a size that its parameters explain within a tenth."""
     application, downloads = APPLICATIONS[name], []
     with keras.StatelessScope(initialize_variables=False), included._noting_downloads(downloads):
         builder = getattr(keras.applications, application.builder)
@@ -411,7 +404,6 @@ PREPARED = {
 
 @pytest.mark.parametrize("name", PREPARED)
 def test_a_network_that_prepares_pictures_itself_is_recognised(name):
-    """By what lies before its first weights, in nested models too; also by its operations."""
     build, expected = PREPARED[name]
     seen = keras.Input((8, 8, 3))
     model = keras.Model(seen, layers.Dense(2)(layers.Flatten()(build(seen))))
@@ -449,7 +441,6 @@ def test_labels_come_in_many_forms(tmp_path):
 
 
 def test_labels_beside_a_file_are_used_where_their_number_fits(tmp_path, caplog):
-    """A line says so; --labels comes first, and other names are left alone."""
     model = keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), layers.Dense(2)])
     path, labels = tmp_path / "mine.keras", tmp_path / "labels.txt"
     model.save(path)
@@ -466,7 +457,6 @@ def test_labels_beside_a_file_are_used_where_their_number_fits(tmp_path, caplog)
 
 
 def test_a_network_of_teachable_machine_is_prepared_as_there(tmp_path, caplog):
-    """-1 to 1, known by the names that it gives to its dense layers."""
     head = keras.Sequential([keras.Input((48,)), layers.Dense(2, name="dense_Dense2")])
     keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), head]).save(tmp_path / "k.h5")
     network = load_network(str(tmp_path / "k.h5"))
@@ -503,7 +493,6 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_no_network_is_named_by_what_it_is(tmp_path, name):
-    """In one or two lines, with what to do, whatever the file is called."""
     data, expected = KINDS[name]
     path = tmp_path / name.split(",")[0]
     path.write_bytes(data)
@@ -552,7 +541,6 @@ def test_models_of_other_libraries_are_told_the_way(monkeypatch):
 
 
 def test_another_backend_of_keras_is_not_used_or_refused(monkeypatch):
-    """The package chooses TensorFlow, unless a program has imported Keras before."""
     said = subprocess.run(
         [sys.executable, "-c", "import os, realtime_lrp; print(os.environ['KERAS_BACKEND'])"],
         env=os.environ | {"KERAS_BACKEND": "jax"}, capture_output=True, text=True,
@@ -568,7 +556,6 @@ def test_another_backend_of_keras_is_not_used_or_refused(monkeypatch):
 
 
 def test_functions_that_run_eagerly_change_nothing(rng):
-    """What a notebook leaves switched on for its own debugging."""
     model = keras.Sequential([keras.Input((8, 8, 3)), conv(), layers.Flatten(), layers.Dense(2)])
     x = rng.normal(size=(1, 8, 8, 3)).astype(np.float32)
     wanted = Explainer(model)(x).relevance
@@ -583,7 +570,6 @@ def test_functions_that_run_eagerly_change_nothing(rng):
 
 @pytest.mark.parametrize("side", [40, 64, 96, 126])
 def test_small_pictures_are_readable(side):
-    """The line under one ends within it: small letters, what is too long is cut with a margin."""
     for line in ("cat 25%", "Egyptian cat 36%", "black-footed ferret 100%"):
         picture = np.zeros((side, side, 3), np.uint8)
         draw_lines(picture, [line], (0, 0, side, side), bottom=True)

@@ -202,7 +202,6 @@ def as_nodes(number, one):
 
 
 def test_each_operation_computes_what_onnx_computes(tmp_path, rng):
-    """All in one file, against ONNX's reference in NumPy; and again as steps."""
     parts = [as_nodes(number, one) for number, one in enumerate(CASES)]
     nodes = [one for part in parts for one in part[0]]
     nodes.append(node("Concat", " ".join(part[2] for part in parts), "out", axis=1))
@@ -351,7 +350,6 @@ COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gam
 
 
 def test_one_network_has_one_map(both, rng):
-    """To 1e-6 of the largest entry, for rules of all kinds; the account closes; names are kept."""
     model, path, _ = both
     x = rng.normal(size=(2, 8, 12, 3)).astype(F)
     network = load_network(path, preprocess="none")
@@ -372,7 +370,6 @@ def test_one_network_has_one_map(both, rng):
 
 
 def test_files_of_all_kinds_hold_the_same_network(both, tmp_path, rng):
-    """Opsets 11 to 23, an open batch, weights beside the file, in half precision."""
     model, _, weights = both
     x = rng.normal(size=(3, 8, 12, 3)).astype(F)
     expected = model(x).numpy()
@@ -434,7 +431,6 @@ def _quantised(model):
 
 @pytest.mark.parametrize("change", [_backwards, _eight_at_once, _of_bytes, _quantised])
 def test_files_of_other_forms_hold_the_same_network(both, tmp_path, rng, change):
-    """Scores to 1e-6 (of rounded weights 0.01), maps in every entry to 1e-5 of the largest."""
     model, path, _ = both
     x = rng.integers(0, 256, (3, 8, 12, 3)).astype(F)
     file = onnx.load(path)
@@ -626,7 +622,6 @@ PREPARED = {
 
 @pytest.mark.parametrize("told", PREPARED)
 def test_how_pictures_are_prepared_is_what_the_file_says_or_a_guess(tmp_path, told, caplog):
-    """By its first operations or its metadata; a guess is called one."""
     steps, about, expected = PREPARED[told]
     nodes, arrays, at = [], {"w": numbers(4, 3, 3, 3)}, "x"
     for n, (kind, value) in enumerate(steps):
@@ -672,7 +667,6 @@ def detector_file(path, form, **changes):
 
 @pytest.mark.parametrize("form", ["ultralytics", "sigmoid", "softmax"])
 def test_a_detector_is_recognised_and_explained_box_by_box(tmp_path, rng, caplog, form):
-    """Boxes in pixels, scores, and class names that the file holds; relevance adds up."""
     about = {"names": "{0: 'cup', 1: 'pen', 2: 'hat'}", "author": "Ultralytics"}
     path = detector_file(tmp_path / "net.onnx", form, about=about)
     network = load_network(path)
@@ -702,7 +696,6 @@ def test_a_detector_is_recognised_and_explained_box_by_box(tmp_path, rng, caplog
 
 
 def test_an_output_is_named(tmp_path, run):
-    """Vectors at places that are no rows and columns are refused."""
     path = detector_file(tmp_path / "net.onnx", "softmax")
     whole = load_network(path, preprocess="none")
     logits = load_network(path, preprocess="none", output="logits")
@@ -879,7 +872,6 @@ def test_a_damaged_or_hostile_file_is_refused(both, tmp_path, damage):
 
 
 def test_a_name_may_hold_anything(both, tmp_path):
-    """What a terminal would obey is left out; other letters than ASCII's stay."""
     model = onnx.load(both[1])
     for number, name in ((0, "层/😀"), (3, "../../a\n\x1b[31m"), (7, "x" * 10**5)):
         model.graph.node[number].name = name
@@ -898,7 +890,6 @@ def test_weights_that_are_no_numbers_are_said_to_be_so(both, tmp_path):
 
 
 def test_the_command_line_takes_a_file(run, both, tmp_path):
-    """With labels that the user gives; cut files end with 65."""
     media.write_picture(tmp_path / "a.png", media.plain())
     (tmp_path / "names.txt").write_text("a\nb\nc\nd\ne\n")
     words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--overwrite", "--model")

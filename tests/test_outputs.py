@@ -63,7 +63,6 @@ def segmentation(stride=1, resize="", classes=3, size=16):
     "form", [(1, ""), (4, ""), (8, ""), (4, "transposed"), (4, "bilinear"), (4, "nearest")]
 )
 def test_the_map_of_a_region_is_the_mean_of_its_pixels_maps(form, x):
-    """For LRP and gradients; scores too, and the gradient is that of a tape."""
     logits, x = segmentation(*form), x[:1].repeat(2, 1).repeat(2, 2)
     model = keras.Model(logits.input, layers.Softmax()(logits.output))
     scores = model(x)[0].numpy()
@@ -100,7 +99,6 @@ LOSING = ("zplus", "epsilon_alpha2_beta1", "epsilon_alpha2_beta1_flat")
 
 @pytest.mark.parametrize("composite", COMPOSITES.known())
 def test_every_composite_explains_a_region_by_the_mean_of_its_pixels(composite, rng):
-    """At an answer of a sixteenth of the picture's rows and columns."""
     x = rng.normal(size=(1, 48, 48, 3)).astype(np.float32)
     region = np.zeros((48, 48), bool)
     region[10:20, 20] = region[40, 40] = True
@@ -145,7 +143,6 @@ def flood(classes, start):
 
 
 def test_without_a_place_the_largest_region_is_explained(rng):
-    """Of no background, unless there is nothing else; in each picture of a batch."""
     x = keras.Input((24, 20, 3))
     model = keras.Model(x, layers.Rescaling(4)(x))  # the colours are the logits
     batch = rng.normal(size=(3, 24, 20, 3)).astype(np.float32)
@@ -174,7 +171,6 @@ def test_without_a_place_the_largest_region_is_explained(rng):
 
 @pytest.mark.parametrize("shape", [(16, 16, 1), (16, 16)])
 def test_a_mask_has_two_classes(x, shape):
-    """A sigmoid p is [1 - p, p], with the logits [-z, z]; the rest is background."""
     logits, x = segmentation(classes=1), x[:1].repeat(2, 1).repeat(2, 2)
     p = layers.Activation("sigmoid")(logits.output)
     model = keras.Model(logits.input, layers.Reshape(shape)(p))
@@ -192,7 +188,6 @@ def test_a_mask_has_two_classes(x, shape):
 
 
 def test_wrong_places_are_refused(x, detector):
-    """With the size of the pictures; a classifier has one answer for the whole picture."""
     explainer, pictures = Explainer(segmentation()), x.repeat(2, 1).repeat(2, 2)
     for place, expected in (
         ({"at": (16, 0)}, "16 rows"), ({"at": (-1, 0)}, "no pixel"),
@@ -208,7 +203,6 @@ def test_wrong_places_are_refused(x, detector):
 
 
 def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
-    """With the softmax that logits get, and as if it were the only output; also unnamed."""
     alone = keras.Model(detector.inputs, detector.output["vector"])
     ours, expected = Explainer(detector, output="vector")(x), Explainer(alone)(x)
     np.testing.assert_array_equal(Explainer(detector)(x).scores, ours.scores)
@@ -321,7 +315,6 @@ def test_the_boxes_are_the_best_that_do_not_overlap(model, pictures):
 
 @pytest.mark.parametrize("composite", ["zplus", "epsilon", "epsilon_plus_flat"])
 def test_a_map_is_that_of_its_place_alone(model, pictures, composite):
-    """Of the same network that is explained at this place, for this class; and it adds up."""
     found = Explainer(model, composite=composite).detections(pictures, top=2, threshold=0)
     for picture, box in ((0, 0), (0, 1), (1, 1)):
         place, label = int(found.places[picture, box]), int(found.labels[picture, box])
@@ -398,7 +391,6 @@ def test_boxes_of_a_network_that_picks_places_of_each_picture(pictures):
 
 
 def test_a_call_explains_the_surest_box(model, pictures):
-    """So that whatever explains classifiers explains the best box of a detector."""
     explanation = Explainer(model, target="top1")(pictures)
     found = Explainer(model).detections(pictures, top=1, threshold=0)
     assert explanation.scores.argmax(1).tolist() == found.labels[:, 0].tolist()
@@ -406,7 +398,6 @@ def test_a_call_explains_the_surest_box(model, pictures):
 
 
 def test_layers_scores_and_channels_of_one_box(model, pictures):
-    """As of the same network that is explained at its place: of the box that lies near."""
     explainer = Explainer(model, composite="zplus")
     found, layer = explainer.detections(pictures, top=2, threshold=0), explainer.concept_layer
     place, label = int(found.places[1, 1]), int(found.labels[1, 1])
@@ -453,7 +444,6 @@ def test_rows_below_the_threshold_are_zero(model, pictures):
 
 
 def test_boxes_outside_the_picture_and_nan_are_not_drawn():
-    """The best of the others are found, also one that reaches beyond the picture."""
     boxes = np.float32([[[-9, 0, -1, 8], [0, 70, 9, 80], [5, 5, 5, 9], [np.nan, 0, 9, 9],
                          [-5, -5, 3, 3], [20, 20, 40, 40]]])  # fmt: skip
     scores = np.float32([[[0.9], [0.8], [0.7], [0.9], [0.6], [0.5]]])

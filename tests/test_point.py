@@ -61,7 +61,6 @@ def click(x, y):
     "method", [{"composite": "zplus"}, {"composite": "epsilon_plus_flat"}, {"method": "gradient"}]
 )
 def test_a_contrast_is_the_difference_of_two_maps_of_the_same_magnitude(method, rng):
-    """The best class of the region minus the runner-up, or what the target names; no account."""
     explainer = Explainer(segmentation(), target="top1", **method)
     x = rng.normal(size=(1, 16, 16, 3)).astype(np.float32)
     region = np.zeros((16, 16), bool)
@@ -97,7 +96,6 @@ def test_a_contrast_and_places_of_a_batch_do_not_retrace(rng):
 
 
 def test_regions_end_at_the_borders_of_a_letterbox():
-    """Places beside the picture are in no region, and belong to no other."""
     classes = np.array([[[0, 1, 1], [BESIDE, 1, 0], [BESIDE, BESIDE, BESIDE]]], np.int32)
     numbers = connected(tf.constant(classes)).numpy()
     assert len(np.unique(numbers[classes == BESIDE])) == 1 == len(np.unique(numbers[classes == 1]))
@@ -136,7 +134,6 @@ def test_an_engine_explains_the_region_at_a_place(engine):
 
 
 def test_regions_are_outlined_with_their_names(engine):
-    """Around each area in the picture, the explained one first; background has no outline."""
     (result,) = engine.begin([PICTURE], aim=Aim(BLUE))()
     blue, red = painted(engine, PICTURE, result).outlines
     assert re.fullmatch(r"blue 1\d %", blue.above) and re.fullmatch(r"red \d\d %", red.above)
@@ -150,7 +147,6 @@ def test_regions_are_outlined_with_their_names(engine):
 
 
 def test_image_writes_what_is_explained_beside_the_pictures(run, files, tmp_path):
-    """At a place, and without one; what is wrong with a place is said in a line."""
     words = [word for pair in options(files).items() for word in pair]
     source, out = files / "areas.png", tmp_path / "a.png"
     code, told, err = run("image", source, "-o", out, *words, "--at", "0.7,.5", "--sidecar")
@@ -188,7 +184,6 @@ def pointing(label=1):
 
 
 def test_what_the_pointer_is_over_is_explained_until_something_is_pinned():
-    """It moves, leaves, pins by a click, and lets go by another, or by Esc."""
     state = mouse(pointing(), (160, 80, ""))
     assert state.aim.at == pytest.approx((40.5 / 160, 20.5 / 120)) and not state.pinned
     assert mouse(state, (400, 80, "")).aim.at[0] > 0.6
@@ -204,7 +199,6 @@ def test_what_the_pointer_is_over_is_explained_until_something_is_pinned():
 
 
 def test_a_page_points_as_the_window_does():
-    """A tap pins; the line of a class explains its largest region."""
     state = pointing()
     over = handle(state, events.Pointed((480, 240)))
     assert over.aim.at[0] > 0.7 and handle(over, events.Pointed(None)).aim.at is None
@@ -244,7 +238,6 @@ def test_a_segmentation_without_background_names_its_last_class_too(tmp_path):
     ("name", "thing"), [("cat.jpg", "cat"), ("pets.jpg", "dog"), ("parrot.jpg", "bird")]
 )
 def test_a_trained_segmentation_names_what_is_in_photos(run, name, thing, tmp_path):
-    """Most of what speaks for the thing lies inside it; of the plain map less does."""
     model = SHARED / "models" / "deeplab_v3_mobilenet_v2_voc.keras"
     words = ("--model", model, "--labels", SHARED / "models" / "voc_labels.txt")
     inside = []
@@ -320,7 +313,6 @@ def test_nothing_is_drawn_outside_a_region(run, words, tmp_path, rng):
 
 
 def test_a_film_follows_a_square(run, words, tmp_path, squares):
-    """It holds the red square, not the green one, in every frame; then the square is gone."""
     places = [(4 + 2 * n, 20 + n % 4 // 2 * 2) for n in range(22)]
     shown = [with_square(*at) for at in places] + [plain(GREY, (ROWS, COLUMNS))] * 12
     film = write_video(tmp_path / "a.mkv", shown, fps=10)
@@ -342,7 +334,6 @@ def test_a_film_follows_a_square(run, words, tmp_path, squares):
 
 
 def test_a_followed_thing_moves_smoothly_and_is_held():
-    """A box that trembles does so less, one that jumps is held at once; others are larger."""
     track, regions = Track(), []
     boxes = [(100 + 4 * (n % 2), 100, 140, 140) for n in range(20)]
     boxes += [(300, 200, 360, 260), (301, 200, 361, 260)]
@@ -375,7 +366,6 @@ def test_what_cannot_be_looked_at_is_refused(run, words, tmp_path, squares):
 @pytest.mark.release
 @needs_files
 def test_a_face_is_held_in_every_frame(run, tmp_path):
-    """Faces are found by onnxruntime, read by hand; the network of emotions sees each of them."""
     import av
     import onnxruntime
 

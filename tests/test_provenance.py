@@ -67,7 +67,6 @@ OUTPUTS = ("a.png", "a.npz", "a.jsonl", "maps/a")
 
 
 def test_outputs_say_which_network_and_which_settings_made_them(explained, tiny_model):
-    """File, hash, rules, target and settings are there; all files of a run say the same."""
     made = provenance_of_file(explained / "a.png")
     digest = hashlib.sha256(tiny_model.read_bytes()).hexdigest()
     assert made.model.name == str(tiny_model) and made.model.sha256 == {"model": digest}
@@ -84,7 +83,6 @@ def test_outputs_say_which_network_and_which_settings_made_them(explained, tiny_
 
 @pytest.mark.parametrize("name", ["a.npz", "a.jsonl"])
 def test_an_output_as_configuration_repeats_the_run(run, explained, picture, tmp_path, name):
-    """The picture is made again, byte for byte, from what any file of the run says."""
     again = tmp_path / "a.png"
     assert run("image", "--config", explained / name, picture, "-o", again)[0] == 0
     assert again.read_bytes() == (explained / "a.png").read_bytes()
@@ -107,7 +105,6 @@ def test_another_model_is_refused_unless_chosen(run, explained, picture, tiny_mo
 
 
 def test_films_and_pictures_keep_it(example, tmp_path, rng):
-    """All containers hold any text; two films of a run are equal, and the pixels stay the same."""
     text, picture = example.as_json(), rng.integers(0, 256, (20, 30, 3), np.uint8)
     for ending in (".mp4", ".mkv", ".mov"):
         films = [tmp_path / f"{name}{ending}" for name in ("one", "two")]
@@ -137,7 +134,6 @@ def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
 
 
 def test_a_film_repeats_with_numbers_beside_it_or_without(run, tiny_model, tmp_path, monkeypatch):
-    """With them `auto` is float32, which the film records; where it was not, a warning says so."""
     fast = "bfloat16" if computes_bfloat16() else "float32"
     processor = replace(cpu(), fast_precision=fast)
     monkeypatch.setattr("realtime_lrp.engine.engine.device", lambda: processor)
@@ -162,7 +158,6 @@ INVISIBLE = "\u202e\u2066\u200d\u2028\u2029\ufeff"  # direction marks, joiners a
 
 
 def test_show_prints_nothing_but_text(run, example, tmp_path):
-    """Control characters and direction marks of a hostile file do not reach the terminal."""
     model = msgspec.structs.replace(example.model, name=example.model.name + "".join(INVISIBLE))
     text = msgspec.structs.replace(example, model=model).as_json()
     write_picture(tmp_path / "p.png", media.plain(), description=text)
@@ -172,7 +167,6 @@ def test_show_prints_nothing_but_text(run, example, tmp_path):
 
 
 def test_show_says_in_a_line_what_it_cannot_show(run, example, tmp_path):
-    """Exit code 65 for what is no output, 66 for what is not there."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "notes.txt").write_text("text")
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
@@ -208,7 +202,6 @@ def test_arrays_that_claim_more_than_they_hold_are_not_read(tmp_path, header):
 
 @pytest.mark.parametrize("name", ["a.npz", "a.jsonl", "a.png"])
 def test_damaged_outputs_are_survived(explained, tmp_path, rng, name):
-    """Bytes are changed and files cut; what is read is the record, nothing, or told as damaged."""
     whole = (explained / name).read_bytes()
     made = provenance_of_file(explained / name)
     for _ in range(60):
@@ -222,7 +215,6 @@ def test_damaged_outputs_are_survived(explained, tmp_path, rng, name):
 
 
 def test_where_something_was_is_not_recorded():
-    """Addresses of cameras, folders and the exhibit's PIN stay out of every output."""
     sets = ("live.source=rtsp://me:secret@camera/1", "live.folder=.", "live.text=figures")
     settings = recorded_settings(config.load(None, sets, {}).config, "live", "video")
     assert "secret" not in json.dumps(settings)
@@ -241,7 +233,6 @@ def test_settings_are_read_back_as_they_were(example):
 
 
 def test_maps_in_between_are_carried_along(run, words, tmp_path):
-    """Every third frame is explained; the sidecar says which; a moved map follows the picture."""
     source = media.recording(tmp_path / "in.mp4", count=20)
     target, stats = tmp_path / "out.mp4", tmp_path / "s.json"
     options = ("--stride", 3, "--batch", 2, "--sidecar", "--stats", stats)
@@ -290,7 +281,6 @@ def test_a_carried_map_lies_on_what_moved():
 
 
 def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_model, tmp_path):
-    """Against the explainer itself on the decoded frames; centre and spread by hand."""
     source = media.recording(tmp_path / "in.mp4", count=5, size=(48, 80))
     options = ("--sidecar", "--summary", "--maps", tmp_path / "maps", "--target", "top1")
     options += ("--precision", "float32")
@@ -334,7 +324,6 @@ def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_m
 
 
 def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
-    """Where more than 1 % is lost, as where a neuron has no negative inputs; and a note."""
     source = media.recording(tmp_path / "in.mp4", count=3, size=(64, 64))
     options = ("--model", "shapes", "--composite", "epsilon_alpha2_beta1_flat")
     options += ("--sidecar", "--precision", "float32")
@@ -371,7 +360,6 @@ def sidecar_of(film):
 
 
 def test_a_sidecar_has_the_channels_that_the_explainer_gives(run, words, tiny_model, tmp_path):
-    """The four largest shares of each frame, of all magnitudes; the same in batches of any size."""
     source = media.recording(tmp_path / "in.mp4", count=5, size=(48, 80))
     options = ("--sidecar", "--target", "top1")
     for batch in (1, 4):

@@ -80,7 +80,6 @@ def holds(text, parts):
 
 @pytest.mark.parametrize("row", MESSAGES, ids=lambda row: row[0][:50])
 def test_every_message_is_one_of_the_program_with_its_exit_code(row, said):
-    """The quoted words stand in the source, given to an error of that exit code."""
     assert len(row) == 3 and all(row[:2])
     told = int(row[2]) if row[2] else None
     for phrase in re.findall("`([^`]+)`", row[0]):
@@ -93,7 +92,6 @@ def test_every_message_is_one_of_the_program_with_its_exit_code(row, said):
 
 
 def test_every_exit_code_is_explained_and_has_a_message():
-    """The table of exit codes has those of errors.py and the few others, once each."""
     rows = rows_of(TROUBLES, "| exit code | meaning |")
     listed = [int(code) for row in rows for code in row[0].split(", ")]
     assert sorted(listed) == sorted({*CODES.values(), *OTHER_CODES})
@@ -120,7 +118,6 @@ def test_every_link_leads_somewhere(document):
 
 
 def test_the_gallery_shows_every_composite_and_method():
-    """A heading and a picture of each (`python assets/make/make_assets.py gallery` makes them)."""
     page = (HOME / "docs" / "gallery.md").read_text(encoding="utf-8")
     for name in [*names.COMPOSITES.included, *names.METHODS.included]:
         if name != "lrp":
@@ -147,7 +144,6 @@ def defined():
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
 def test_every_fault_has_its_tests(row):
-    """Each row names at least one; a star stands at those that run at releases alone."""
     tests = defined()
     named = re.findall(r"`(test_\w+)`(\*?)", row)
     assert named, "no test"
@@ -182,7 +178,6 @@ REFERENCES = sorted(set(re.findall(r"`([a-z]+)\.(?!py`|md)([A-Za-z_.]+)`", PAGE)
 
 @pytest.mark.parametrize(("module", "name"), REFERENCES, ids=lambda part: part)
 def test_the_functions_that_it_names_exist(module, name):
-    """Every `file.name` on the page, whatever the room of the file, can be imported."""
     files = (HOME / "realtime_lrp" / "relevance").rglob(f"{module}.py")
     file = min(files, key=lambda one: len(one.parts))
     found = importlib.import_module(".".join(file.relative_to(HOME).with_suffix("").parts))

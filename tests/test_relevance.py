@@ -101,7 +101,6 @@ def of_several():
 
 
 def test_each_picture_has_its_own_target(of_several, rng):
-    """A batch equals its pictures one by one, in every kind of map, without another trace."""
     explainer = of_several
     x = rng.normal(size=(5, 16, 16, 3)).astype("float32")
     targets = ["all", "top2", np.int64(4), "b", "a - rest"]
@@ -165,7 +164,6 @@ def branched():
 
 @pytest.mark.parametrize("pool", ["max", "average"])
 def test_branches_nested_models_and_shared_layers_conserve_relevance(pool, rng):
-    """Relevance is neither lost nor doubled where paths split and join."""
     model = branched()
     explainer = Explainer(model, pool=pool)
     x = rng.uniform(0, 255, size=(2, 12, 12, 3)).astype("float32")
@@ -176,7 +174,6 @@ def test_branches_nested_models_and_shared_layers_conserve_relevance(pool, rng):
 
 
 def test_padding_before_the_first_convolution_takes_no_relevance(rng):
-    """ZeroPadding2D counts as part of the input layer: nothing leaks out of the picture."""
     inside = keras.Input((8, 8, 3))
     conv = layers.Conv2D(4, 3, name="first", activation="relu")
     head = layers.Dense(3, activation="softmax", name="last")
@@ -191,7 +188,6 @@ def test_padding_before_the_first_convolution_takes_no_relevance(rng):
 
 
 def test_average_pools_share_in_proportion(rng):
-    """AveragePooling2D and both global pools against the definition; many maxima are equal."""
     x = rng.integers(1, 4, size=(4, 6, 2)).astype("float32")
     pool = steps.AveragePool((2, 3), (2, 3), "valid")
     relevance = rng.uniform(size=(2, 2, 2)).astype("float32")
@@ -224,7 +220,6 @@ def test_a_model_that_ends_in_logits_gets_a_softmax_and_says_so(caplog, rng):
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "linear"])
 def test_what_the_last_values_are_can_be_said(activation, rng):
-    """Scores are those of the activation; with "linear" relevance adds up to the value itself."""
     x = keras.Input((6, 6, 3))
     dense = layers.Dense(2, use_bias=False)(layers.Flatten()(x))
     model = keras.Model(x, dense)
@@ -311,7 +306,6 @@ def test_half_precision_models_are_explained_in_float32(rng):
 
 
 def test_a_model_without_a_fixed_size_needs_one(rng):
-    """With `size` it runs, if its layers can take it; without, the message says how."""
     x = keras.Input((None, None, 3))
     h = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 5, activation="relu")(x))
     model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
@@ -324,7 +318,6 @@ def test_a_model_without_a_fixed_size_needs_one(rng):
 
 
 def test_names_of_classes(abcde):
-    """Names are found in any case, yet "B" and "b" can be two classes; a name may hold a minus."""
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
     for index, name in enumerate(("a", "b", "B", "d_e", "d e")):
         assert explainer.read_target(name).classes == (index,)
@@ -343,7 +336,6 @@ def test_names_of_classes(abcde):
 
 
 def test_the_sign_of_maps_is_known():
-    """One linear value may be negative, and so may its map; z+ of a class is not."""
     x = keras.Input((6, 6, 3))
     assert Explainer(keras.Model(x, layers.Dense(1)(layers.Flatten()(x)))).signs[0]
     explainer = Explainer(vgg_like())
@@ -460,7 +452,6 @@ def naive_layer(layer) -> naive.Layer:
 @pytest.mark.parametrize("nonnegative", [True, False], ids=["input >= 0", "signed input"])
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_every_rule_equals_its_naive_derivation(layer, nonnegative, absorb_bias, rng):
-    """Within 1e-5 of the largest entry, in each combination."""
     step, plain = built(layer), naive_layer(layer)
     a = quarters(rng, (2, *SHAPE))
     a = np.maximum(a, 0) if nonnegative else a
@@ -543,7 +534,6 @@ def test_flat_ignores_the_pixels_and_the_padding(rng):
 
 
 def test_a_rule_is_written_as_it_prints_and_a_wrong_one_is_answered_with_the_right_form():
-    """`rule_named` reads what `str` gives; names, numbers and their count."""
     for rule in (Epsilon(0.25), AlphaBeta(1, 0), Gamma(), rule_named("flat"), ZBox()):
         assert rule_named(str(rule)) == rule
     assert str(AlphaBeta()) == "alpha_beta(2, 1)"
@@ -602,7 +592,6 @@ def test_evidence_for_a_class_with_a_negative_logit_is_positive():
 
 
 def test_z_plus_and_a_single_linear_output_start_as_they_are():
-    """z+ hands down the probability whatever the sign; one value starts from itself."""
     assert relevance_of(dense_model(), target=1) == pytest.approx([0, P[1], 0], abs=1e-6)
     model = keras.Sequential([keras.Input((1, 3, 1)), layers.Flatten(), layers.Dense(1)])
     model.layers[-1].set_weights([WEIGHTS[:, 1:], BIAS[1:]])
@@ -616,7 +605,6 @@ ZPLUS = ("zplus", "excitation_backprop")
 
 @pytest.mark.parametrize("absorb_bias", [None, False, True])
 def test_biases_take_their_share_except_under_z_plus(absorb_bias):
-    """Unless the user decides for all."""
     names = (*ZPLUS, "epsilon", "epsilon_plus")
     options = {"also": names, "target": 0, "absorb_bias": absorb_bias}
     for name, map_ in Explainer(dense_model(), **options)(PICTURE).maps.items():
@@ -667,7 +655,6 @@ def test_every_composite_equals_its_naive_derivation_with_biases(rng):
 @pytest.mark.parametrize("rule", ["epsilon", "gamma", "alpha_beta", "zplus", "wsquare", "flat"])
 @pytest.mark.parametrize("composite", ["zplus", "epsilon"])
 def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
-    """Whatever the composite is; absorb_bias decides for all."""
     graph = build_graph(dense_model())
     contexts = layer_contexts(graph, (1, 3, 1), None)
     plain = naive.Layer(WEIGHTS, np.ones_like(WEIGHTS), BIAS, support=np.ones(3))
@@ -691,7 +678,6 @@ def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
     pytest.param("bfloat16", COMPOSITES, marks=pytest.mark.release),
 ])  # fmt: skip
 def test_the_account_of_every_composite_closes(precision, names, rng):
-    """Pixels, biases and what each layer loses make what started, for a contrast of two classes."""
     model, x = convolutional_model(rng)
     tolerance = 1e-4 if precision == "float32" else 0.05
     for name in names:

@@ -69,7 +69,6 @@ def saved(folder, compute, *specs, **signatures):
 
 
 def test_an_exported_network_is_explained_as_in_keras(exported, rng):
-    """Scores, gradients and relevance, its batch norms folded; layers keep their names."""
     model, folder = exported
     x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
     network = load_network(str(folder), preprocess="none")
@@ -154,7 +153,6 @@ def normalised(rng):
     (normalised, ["epsilon_plus_flat", "epsilon", "attnlrp"], 1e-5),
 ])  # fmt: skip
 def test_normalisations_are_known_again(build, also, tolerance, tmp_path, rng):
-    """Among operations: layer and group norms, batch norms that are folded or stay, as in Keras."""
     model = build(rng)
     model.export(str(tmp_path / "net"), verbose=False)
     network = load_network(str(tmp_path / "net"), preprocess="none")
@@ -182,7 +180,6 @@ def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operation
 
 
 def test_bytes_are_taken_as_they_are(tmp_path, caplog):
-    """The network prepares pictures itself; an open size is the user's."""
     folder = saved(
         tmp_path / "bytes",
         lambda module, x: module.vector(tf.cast(x, tf.float32) / 255),
@@ -213,7 +210,6 @@ MOVES = {
 
 @pytest.mark.parametrize("name", MOVES)
 def test_bytes_that_are_moved_take_their_relevance_along(name, tmp_path, rng):
-    """They are the picture, no choices: the map is that of the same network on floats."""
     maps, x = [], rng.integers(0, 256, (2, 4, 4, 3)).astype(np.float32)
     for kind in (tf.uint8, tf.float32):
         size = 4 * 4 * 3 + 12 * (name == "padded")
@@ -231,7 +227,6 @@ def test_bytes_that_are_moved_take_their_relevance_along(name, tmp_path, rng):
 
 
 def test_the_signature_and_the_output_follow_rules(tmp_path):
-    """The default one or the only one; the only output that is a vector; what is unused is cut."""
     folder = saved(
         tmp_path / "a",
         lambda m, x: {"z": tf.sort(x), "a": m.vector(x)},
@@ -321,7 +316,6 @@ def test_a_damaged_or_hostile_file_is_refused(tmp_path, case):
 
 
 def test_missing_and_damaged_files_are_refused(tmp_path):
-    """Pipes, which nobody ends, no graph, no variables, a preset of KerasHub; weights beside."""
     folder = saved(tmp_path / "model", lambda m, x: m.vector(x))
     with pytest.raises(UsageError, match="has its own weights"):
         load_network(folder, "random")
@@ -380,7 +374,6 @@ def test_constants_that_take_too_much_memory_are_not_computed(tmp_path, case):
 
 
 def test_an_operation_with_a_row_is_taken_only_if_it_does_nothing_but_compute(monkeypatch):
-    """All rows of ours are; the row of a program opens no way to files, text or functions."""
     assert set(OF_CONSTANTS).isdisjoint({*OPERATIONS, *CALLS, *DROPPED})
     dangerous = "ReadFile PrintV2 PyFuncStateless StatelessWhile RandomUniform DecodeJpeg NoSuchOp"
     for name in ("Erfinv", *dangerous.split()):
@@ -403,7 +396,6 @@ def in_a_chain(module, x):
 
 
 def test_a_long_chain_of_operations_is_explained(tmp_path):
-    """Nothing is computed by recursion."""
     network = load_network(saved(tmp_path / "long", in_a_chain), preprocess="none")
     x = np.ones((1, 8, 8, 3), np.float32)
     explainer = Explainer(network, target=1, composite="epsilon")

@@ -48,7 +48,6 @@ def explainer(model) -> Explainer:
 
 @pytest.mark.release
 def test_it_names_fresh_pictures(model):
-    """At least 97 % of new pictures, and 90 % of each class."""
     fresh = draw_batch((FRESH,), 640)
     figures = naming(model.predict(fresh.pixels, batch_size=64, verbose=0), fresh.labels)
     assert figures["accuracy"] >= 0.97
@@ -58,14 +57,12 @@ def test_it_names_fresh_pictures(model):
 @pytest.mark.parametrize("count", [40, pytest.param(80, marks=pytest.mark.release)])
 @pytest.mark.parametrize("target", ["all", "top1"])
 def test_the_largest_relevance_is_on_the_symbol(explainer, target, count):
-    """On at least 95 % of the pictures."""
     batch = draw_batch((FRESH,), count)
     _, maps = explain(explainer, batch.pixels, target)
     assert pointing(maps, batch)["peak_on_ink"] >= 0.95
 
 
 def test_a_map_that_is_mostly_nothing_looks_like_nothing(explainer):
-    """Of pictures with one disc at most a tenth is drawn with a fifth of the full strength."""
     pictures = [moving_picture(number, (SIZE, SIZE), 30) for number in (5, 60, 120, 200)]
     maps = explainer(np.stack(pictures).astype(np.float32)).relevance
     drawn = np.abs(strength(maps)[0].numpy().astype(int))
@@ -80,7 +77,6 @@ def longest_side(mask: np.ndarray) -> int:
 
 @pytest.mark.parametrize("label", range(NOTHING))
 def test_every_symbol_is_wholly_in_view_and_neither_tiny_nor_huge(label):
-    """Size, types, no ink at the border, all of it inside the outline; 8 of each symbol."""
     rng = np.random.default_rng(40 + label)
     for _ in range(8):
         picture = draw_picture(rng, label)
@@ -100,7 +96,6 @@ def network():
 
 
 def test_the_network_is_the_one_that_is_built(network):
-    """The file is below 4 MB and agrees with `build_shapes_vit`; its first layers are `shapes`'."""
     assert (ASSETS / "shapes_vit.keras").stat().st_size < 4e6
     built = build_shapes_vit()
     assert network.model.name == built.name == "shapes_vit"
@@ -116,7 +111,6 @@ def test_the_network_is_the_one_that_is_built(network):
 
 @pytest.mark.parametrize("count", [20, pytest.param(160, marks=pytest.mark.release)])
 def test_it_names_fresh_pictures_and_points_at_the_symbol(network, count):
-    """At least 93 % of new pictures, the largest relevance on the ink of 90 %."""
     fresh = draw_batch((314159,), count)
     explainer = Explainer(network, composite="zplus", target="top1")
     assert explainer.unsuited == set()
@@ -132,7 +126,6 @@ def detector():
 
 
 def test_it_finds_symbols_and_its_maps_lie_in_their_boxes(detector):
-    """In 8 fresh scenes: most symbols, few wrong boxes, and most relevance in the boxes."""
     pixels, _, symbols = draw_scenes((4711, 0), 8)
     found = Explainer(detector, composite="epsilon_plus_flat").detections(
         pixels.astype(np.float32), top=8
@@ -146,7 +139,6 @@ def test_it_finds_symbols_and_its_maps_lie_in_their_boxes(detector):
 
 
 def test_commands_write_every_box(run, tmp_path):
-    """Against `Explainer.detections`: in the raw map, whose parts add up, and in the sidecar."""
     scene = draw_scene(np.random.default_rng(5), 640, empty=0).pixels
     write_picture(tmp_path / "in.png", scene), write_picture(tmp_path / "no.png", 0 * scene)
     words = "--model", "shapes_detector", "--composite", "zplus", "--sidecar"
@@ -175,7 +167,6 @@ def test_commands_write_every_box(run, tmp_path):
 
 
 def test_a_class_as_target_shows_its_boxes_alone(detector):
-    """And one class against another those of both."""
     scene = draw_scene(np.random.default_rng(5), 640, empty=0).pixels
     engine = Engine(config.load(sets=["model.name=shapes_detector", "lrp.composite=zplus"]).config)
     (every,) = engine.explain([scene])
@@ -188,7 +179,6 @@ def test_a_class_as_target_shows_its_boxes_alone(detector):
 
 
 def test_it_sees_the_whole_of_a_wide_picture(detector):
-    """Boxes are in pixels of its input, which a wide picture fills from side to side."""
     scene = draw_scene(np.random.default_rng(3), 512, empty=0).pixels  # 384 x 512
     wide = np.concatenate([scene, np.full((384, 320, 3), 127, np.uint8)], axis=1)
     x, region = fit(wide, detector)
@@ -203,7 +193,6 @@ def test_average_precision_by_hand():
 
 
 def test_the_place_nearest_to_a_symbol_answers_for_it():
-    """Fully; the next ones by less, and others not."""
     symbols = np.full((1, 6, 5), -1, np.float32)
     symbols[0, 0] = 50, 90, 98, 138, 4  # its middle is 74, 114: row 9, column 14
     wanted, boxes, weight = (one.numpy() for one in answers(symbols))
@@ -264,7 +253,6 @@ def explained():
 
 @pytest.mark.parametrize("second", SHOWN)
 def test_the_symbol_is_named_and_the_map_lies_on_it(second, explained):
-    """The right label, and the strongest relevance on ink, not on paper."""
     picture, result, (name, score) = explained[second]
     assert name == SHOWN[second]
     assert score > 0.8

@@ -72,7 +72,6 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "activation", "dtype"), CASES)
 def test_compiled_layers_give_what_keras_gives(name, activation, dtype, rng):
-    """The layer with its bias and ReLU, and its adjoint by differentiating Keras's own layer."""
     layer = CONVOLUTIONS[name]
     # small integers: their sums are exact, also in bfloat16 and in any order
     a = tf.constant(rng.integers(-4, 5, (2, 9, 8, 4)), tf.float32)
@@ -110,7 +109,6 @@ def rectified(first=None, second=None, third=None):
 ])  # fmt: skip
 @uncompiled.compiled()
 def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, names, rng, monkeypatch):
-    """Compared with an explainer that uses public operations only."""
     model = rectified(*ceilings)
     x = rng.normal(size=(2, 12, 12, 3)).astype("float32") * 8
     options = {"also": names, "target": "top1", "samples": 3}
@@ -125,7 +123,6 @@ def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, names, rng, mon
 
 @uncompiled.compiled()
 def test_all_frames_are_one_trace(rng):
-    """Other pictures, targets and batch sizes, several composites; a pipeline alone is compiled."""
     model = rectified()
     explainer = Explainer(model, also=["epsilon_plus_flat", "gradient"], labels=list("abcd"))
     frames = rng.normal(size=(12, 12, 12, 3)).astype("float32")
@@ -150,7 +147,6 @@ def model():
 @pytest.mark.parametrize(("samples", "chunk"), [(40, 8), (7, 3)])
 @uncompiled.compiled()
 def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, monkeypatch, rng):
-    """40 samples in chunks of 8, 7 in chunks of 3, the last of which is shorter; one trace."""
     x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
     options = {"method": "smoothgrad", "also": ["integrated_gradients"], "samples": samples}
     whole = Explainer(model, **options)
@@ -164,7 +160,6 @@ def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, mo
 
 
 def test_a_large_batch_is_explained_in_parts(model, monkeypatch, rng):
-    """Maps, scores and accounts as in one part; with a target for each picture, or of one."""
     explainer = Explainer(model, also=["gradient"])
     x = rng.normal(size=(7, 16, 16, 3))
     targets = [0, "top1", "all", 3, 4, "0 - 1", 2]
@@ -193,7 +188,6 @@ def test_one_picture_that_overflows_is_found_among_many(monkeypatch):
 
 
 def test_a_batch_is_halved_where_a_device_has_too_little_memory():
-    """Down to single entries; then an error says what to do."""
     tried = []
 
     def run(most):
@@ -224,7 +218,6 @@ def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
 @pytest.mark.release
 @uncompiled.compiled()
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
-    """A table on stdout and all figures in the file; `live` really ran."""
     target = tmp_path / "b.json"
     words = ("--model", tiny_model, "--json", target, "--set", "live.camera_size=640x480")
     code, out, err = run("bench", "--quick", *words)
@@ -309,7 +302,6 @@ OPTIONS = {"target": "top1", "low": 0, "high": 255, "samples": 3}
 ])  # fmt: skip
 @uncompiled.compiled()
 def test_bfloat16_gives_the_maps_of_float32(build, names):
-    """Every composite and method runs in one trace; those without cancelling sums agree."""
     model, rng = build(), np.random.default_rng(20)
     x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
     expected = Explainer(model, precision="float32", also=names, **OPTIONS)(x)
@@ -338,7 +330,6 @@ def drawings():
 
 @uncompiled.compiled()
 def test_auto_gives_the_default_map_of_drawn_pictures(drawings):
-    """Relevance alone in bfloat16: correlation 0.999 with float32, class by class."""
     network, x = drawings
     options = {"composite": "epsilon_plus_flat", "labels": network.labels, **network.box()}
     exact = Explainer(network.model, **options)
@@ -389,7 +380,6 @@ def test_contrasts_that_nearly_cancel_are_kept():
 
 
 def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
-    """Dense layers before a convolution, and networks without one."""
     x = keras.Input((8, 8, 3))
     h = layers.Conv2D(4, 1, activation="relu")(layers.Dense(4, activation="relu")(x))
     between = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
@@ -622,7 +612,6 @@ def settings(file):
 
 
 def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
-    """Maps equal those of single pictures; if a single picture is too large, an error says so."""
     engine = engines.Engine(settings(tiny_model))
     pictures = rng.integers(0, 256, (7, 40, 50, 3), np.uint8)
     expected = [engine.explain([picture])[0] for picture in pictures]
@@ -645,7 +634,6 @@ def test_a_batch_that_is_too_large_is_explained_in_halves(tiny_model, rng):
 
 
 def test_what_fails_from_the_first_picture_on_is_told_and_tried_again(tiny_model, monkeypatch):
-    """The viewer shows the camera and why there is no map, until maps come."""
     monkeypatch.setattr("realtime_lrp.realtime.explaining.RETRY_S", 0.05)
     failing = Failing(settings(tiny_model), NotFiniteError("Inf in the layer 'x'."), times=5)
     with failing.thread as thread:
@@ -669,7 +657,6 @@ def test_a_gpu_that_fails_three_times_is_left(tiny_model, monkeypatch, caplog, e
 
 
 def test_pictures_too_large_for_the_memory_are_refused(run, tmp_path, monkeypatch):
-    """Judged by the exact size of one picture's activations, before computing."""
     x = keras.Input((None, None, 3))
     h = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
     y = layers.Dense(2, activation="softmax")(layers.GlobalAveragePooling2D()(h))
@@ -708,7 +695,6 @@ def deep_words(tmp_path_factory):
     pytest.param(16, list(COMPOSITES), marks=pytest.mark.release),
 ])  # fmt: skip
 def test_a_deep_residual_network_stays_within_its_answer(blocks, names, rng):
-    """The sum of magnitudes is at most 1000 times the score."""
     deep = deep_residual(blocks)
     x = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
     explanation = Explainer(deep, also=names, target="top1", low=-1, high=1)(x)
@@ -718,7 +704,6 @@ def test_a_deep_residual_network_stays_within_its_answer(blocks, names, rng):
 
 @pytest.mark.release
 def test_image_and_inspect_name_the_layer_once(run, deep_words, tmp_path):
-    """Without biases epsilon grows by far more: the map is written, with a warning and a note."""
     picture, options = deep_words
     code, out, err = run("image", picture, "-o", tmp_path / "x.png", *options, *WITHOUT_BIASES)
     assert code == 0 and "explains nothing: relevance grew without limit)" in out
@@ -728,7 +713,6 @@ def test_image_and_inspect_name_the_layer_once(run, deep_words, tmp_path):
 
 
 def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
-    """The scores are finite; the error names a layer and advises another composite."""
     model = keras.Sequential(
         [keras.Input((1, 2, 1)), layers.Flatten(),
          layers.Dense(2, activation="softmax", name="cancels")]

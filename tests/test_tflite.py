@@ -177,8 +177,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_operation_computes_what_tensorflow_computes(tmp_path, rng, name):
-    """Of a file for a single picture, for a batch of them; and again as steps."""
-
     def together(x):
         found = CASES[name](x)
         found = found if isinstance(found, list) else [found]
@@ -233,7 +231,6 @@ LONG = pytest.mark.release  # further examples of a kind
     ],
 )  # fmt: skip
 def test_a_network_has_the_maps_that_it_has_in_keras(tmp_path, pictures, classes, activation):
-    """The same scores and maps, for rules of all kinds; the account closes."""
     model = network(classes, activation)
     file = load_network(converted(tmp_path / "a.tflite", model))
     ours, expected = (
@@ -283,8 +280,6 @@ SAID = [
 
 @pytest.mark.parametrize(("mode", "quantisation"), SAID)
 def test_a_quantised_input_says_how_pictures_are_prepared(tmp_path, quantised, mode, quantisation):
-    """Black and white are the lowest and the highest number of a byte."""
-
     def quantise(model):
         graph = model.subgraphs[0]
         found = graph.tensors[graph.inputs[0]].quantization
@@ -299,7 +294,6 @@ def test_a_quantised_input_says_how_pictures_are_prepared(tmp_path, quantised, m
 
 
 def test_a_file_of_floating_numbers_says_it_in_its_metadata(tmp_path, caplog):
-    """Otherwise it is guessed, and said so; a network that begins with a scale needs none."""
     path = converted(tmp_path / "a.tflite", network(2, "softmax"))
     assert load_network(path).preprocess == "tf"
     assert "a guess" in caplog.text
@@ -319,7 +313,6 @@ def test_a_file_of_floating_numbers_says_it_in_its_metadata(tmp_path, caplog):
 
 
 def test_class_names_are_those_that_are_packed_into_the_file(tmp_path):
-    """In a text file with as many lines as there are classes; behind the network, as a zip."""
     path = converted(tmp_path / "a.tflite", network(5, "softmax"))
     names = ["cat", "dog", "owl", "cup", "moon"]
     with zipfile.ZipFile(path, "a") as archive:
@@ -330,7 +323,6 @@ def test_class_names_are_those_that_are_packed_into_the_file(tmp_path):
 
 
 def test_pictures_of_other_layouts_are_read(tmp_path, rng):
-    """Channels first, as PyTorch has them; grey ones without a channel; open sizes with --size."""
     x = rng.normal(size=(2, 8, 10, 3)).astype(F)
     kernel = numbers(3, 3, 3, 4)
 
@@ -370,7 +362,6 @@ def test_dilated_convolutions_that_are_divided_in_blocks_compute_the_same(tmp_pa
 
 
 def test_what_cannot_be_read_is_refused_by_name(tmp_path):
-    """An operation without a row, other outputs, other weights, more pictures at a time."""
     x = keras.Input((8, 8, 3))
     h = layers.Conv2D(2, 3)(x)
     two = {"mean": layers.GlobalAveragePooling2D()(h), "most": layers.GlobalMaxPooling2D()(h)}
@@ -446,7 +437,6 @@ def test_damaged_files_are_refused(tmp_path):
     ("photo", "answers"), [("cat", {286: 0.617, 283: 0.246}), ("parrot", {89: 0.750})]
 )
 def test_a_published_network_answers_as_its_interpreter(photo, answers):
-    """A MobileNet of bytes, with its labels; floating numbers differ by less than .03."""
     network = load_network(str(SHARED / "models" / "mobilenet_v1_0.25_128_quant.tflite"))
     assert network.preprocess == "tf"
     assert (network.labels[286], network.labels[89]) == ("Egyptian cat", "macaw")

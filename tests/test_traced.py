@@ -134,7 +134,6 @@ MOVEMENTS = {
 
 @pytest.mark.parametrize("name", MOVEMENTS)
 def test_moved_entries_take_their_relevance_along(name, rng):
-    """Entries that are numbered by hand show where each entry of the output comes from."""
     function = MOVEMENTS[name]
     graph, _ = graph_of(Computed(function))
     numbered = np.arange(1, 97, dtype=np.float32).reshape(1, 4, 4, 6)
@@ -172,7 +171,6 @@ def where_first_is_positive(a):
 
 @pytest.mark.parametrize("function", [best_pixels, best_pixels_of_the_batch])
 def test_what_is_picked_by_a_choice_takes_its_relevance_along(function, rng):
-    """The choice itself is a constant: nothing goes to the entries that it compares."""
     graph, _ = graph_of(Computed(function))
     x, begin = rng.normal(size=(3, 4, 4, 6)), rng.normal(size=(3, 2, 6))
     output, gradient, relevance = handed_back(graph, x, begin)
@@ -187,7 +185,6 @@ def test_what_is_picked_by_a_choice_takes_its_relevance_along(function, rng):
 
 @pytest.mark.parametrize("method", ["gradient", "smoothgrad", "lrp"])
 def test_a_map_of_what_only_chooses_is_zero(method, rng):
-    """The places of the largest entries have no derivative and take no relevance."""
     x = keras.Input((4, 4, 6))
     places = Computed(lambda a: tf.cast(tf.math.top_k(tf.reshape(a, [-1, 96]), 4)[1], tf.float32))
     model = keras.Model(x, layers.Dense(3, activation="softmax")(places(x)))
@@ -271,7 +268,6 @@ ACTIVATIONS = {
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_relevance_passes_what_works_on_single_entries(name, rng):
-    """However many operations an activation consists of, it is one node."""
     graph, model = graph_of(Computed(ACTIVATIONS[name]))
     assert len(graph.nodes) == 1
     x, begin = rng.normal(size=(2, 2, 4, 4, 6))
@@ -283,7 +279,6 @@ def test_relevance_passes_what_works_on_single_entries(name, rng):
 
 
 def test_only_the_numerator_of_a_quotient_receives_relevance(rng):
-    """Also where it is written as a product with a reciprocal root, as in a norm."""
     x, begin = rng.normal(size=(2, 2, 4, 4, 6))
     graph, _ = graph_of(layers.UnitNormalization())
     np.testing.assert_allclose(handed_back(graph, x, begin)[2], begin, atol=1e-5)
@@ -294,7 +289,6 @@ def test_only_the_numerator_of_a_quotient_receives_relevance(rng):
 
 
 def test_a_normalisation_written_by_hand_has_a_constant_deviation(rng):
-    """Relevance goes to the entries and to their mean, as in a weighted sum."""
     graph, _ = graph_of(Computed(normalised))
     x, begin = rng.normal(size=(2, 1, 4, 4, 6))
     relevance = handed_back(graph, x, begin)[2].reshape(16, 6)
@@ -336,8 +330,6 @@ def test_a_product_of_two_matrices_of_the_picture_gives_each_half(rng):
 
 
 def test_attention_weights_only_let_through(rng):
-    """What comes out of a softmax gets nothing, so relevance goes to the values alone."""
-
     def attention(a):
         return ops.einsum("bij,bjk->bik", ops.softmax(a[:, 0, :, :4]), a[:, 1])
 
@@ -371,7 +363,6 @@ def test_a_constant_among_joined_tensors_takes_what_arrives_at_it(rng):
 
 
 def test_a_border_of_a_constant_takes_what_arrives_at_it(rng):
-    """Its relevance is booked as that of biases; a border of zeros receives nothing."""
     for value in (0.7, 0.0):
         x = keras.Input((4, 4, 2))
         border = Computed(lambda a, v=value: tf.pad(a, [[0, 0], [1, 1], [1, 1], [0, 0]],
@@ -385,7 +376,6 @@ def test_a_border_of_a_constant_takes_what_arrives_at_it(rng):
 
 
 def test_every_operation_has_a_gradient():
-    """Relevance and gradients go back through it by its registered one."""
     for kind in OPERATIONS.keys() - {"Snapshot", "IsFinite", "IsInf", "IsNan"}:
         gradient_registry.lookup(kind)  # raises an error if there is none
 
@@ -451,7 +441,6 @@ def functional_twin(network):
 
 
 def test_a_subclassed_model_has_the_maps_of_its_functional_twin(rng):
-    """Layers inside keep their rows: batch norms are folded, convolutions follow their rules."""
     network = Network()
     pictures = rng.normal(size=(2, 6, 6, 4)).astype(np.float32)
     network(pictures)
@@ -467,7 +456,6 @@ def test_a_subclassed_model_has_the_maps_of_its_functional_twin(rng):
 
 
 def test_layers_inside_have_names_and_rules(rng):
-    """The name says where a layer or an operation is; patterns choose it."""
     network = Network()
     pictures = rng.normal(size=(1, 6, 6, 4)).astype(np.float32)
     network(pictures)
@@ -511,7 +499,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_explained_is_refused_in_a_line(name):
-    """The message names the layer, the operation, and what to do."""
     layer, words = REFUSED[name]
     layer.name = "culprit"
     with pytest.raises(UnsupportedLayerError, match=re.escape(words)) as refusal:
@@ -524,7 +511,6 @@ def test_what_cannot_be_explained_is_refused_in_a_line(name):
 
 
 def test_what_is_refused_beside_says_where_or_what_to_do():
-    """An operation through all layers around it, pictures of open sizes, a model not built."""
     inner = Computed(tf.nn.local_response_normalization, name="inner")
     with pytest.raises(UnsupportedLayerError, match="LRN in 'inner'"):
         graph_of(Computed(inner, name="outer"))
@@ -540,7 +526,6 @@ def test_what_is_refused_beside_says_where_or_what_to_do():
 
 
 def test_training_is_switched_off(rng):
-    """A layer that was called with training=True runs as in inference."""
     x = keras.Input((6, 6, 4))
     scores = layers.Dense(3)(layers.Flatten()(Block()(x, training=True)))
     explainer = Explainer(keras.Model(x, scores), "gradient", target=0)

@@ -66,7 +66,6 @@ HOSTILE = {
     *((kind, False) for kind in HOSTILE), ("external storage", True), ("another shape", True),
 ])  # fmt: skip
 def test_hostile_weights_are_refused(tmp_path, temporary_folder, kind, wrapped):
-    """Reads of other files, data that are not numbers, claims beyond the size of the file."""
     path = with_data(tmp_path, HOSTILE[kind])
     used = psutil.Process().memory_info().rss
     if wrapped:
@@ -89,7 +88,6 @@ def test_groups_that_hold_each_other_do_not_hang(tmp_path):
 
 
 def test_single_whole_numbers_are_read(tmp_path):
-    """Such as how many pictures an adapted normalisation has seen."""
     adapted = layers.Normalization()
     adapted.adapt(np.random.default_rng(0).random((8, 4, 4, 3), np.float32))
     model = keras.Sequential([keras.Input((4, 4, 3)), adapted, layers.Flatten(), layers.Dense(2)])
@@ -120,7 +118,6 @@ def kept(model, path):
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 def test_weights_that_do_not_fit_are_refused_in_each_format(tmp_path, temporary_folder, suffix):
-    """The first layer that differs with both shapes, more or fewer layers, a file that is cut."""
     path = kept(dense(units=5), tmp_path / f"w{suffix}")
     with pytest.raises(DamagedInputError) as refusal:
         load_weights(dense(), path)
@@ -139,8 +136,6 @@ def test_weights_that_do_not_fit_are_refused_in_each_format(tmp_path, temporary_
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 def test_weights_that_a_file_holds_twice_fit(tmp_path, suffix):
-    """A normalised layer's kernel, which its wrapper has too; a layer in two models."""
-
     def network():
         shared = layers.Dense(4)
         inner = [keras.Sequential([keras.Input((4,)), shared]) for _ in range(2)]
@@ -259,7 +254,6 @@ def test_initialisers_in_a_file_never_compute(tmp_path, computed):
 
 @pytest.mark.parametrize("kind", ["missing", "other", "within"])
 def test_memory_is_taken_only_for_weights_in_the_file(tmp_path, computed, kind):
-    """Missing weights, those of a smaller layer, or of a layer inside a layer."""
     made = Composite(3) if kind == "within" else layers.Dense(3, name="d")
     keras.Sequential([keras.Input((8,)), made], name="net").save(tmp_path / "m.keras")
     held = members(tmp_path / "m.keras")
@@ -295,7 +289,6 @@ def softmax(z):
 
 
 def test_a_functional_network_of_keras_2_with_functions_of_tensorflow_computes_the_same(tmp_path):
-    """Its depthwise convolution, batch norm and preparation of pictures, against NumPy."""
     depthwise, mean = values(1, 1, 3, 1), [1.0, 2.0, 3.0]
     batch_norm, dense = norm("bn", 3), {"top/kernel:0": values(3, 2), "top/bias:0": values(2)}
     described = functional(
@@ -323,7 +316,6 @@ def test_a_functional_network_of_keras_2_with_functions_of_tensorflow_computes_t
 
 
 def test_functions_that_compare_choose_and_pad_are_translated(tmp_path):
-    """Against NumPy; borders with the modes of TensorFlow, which writes them in large letters."""
     described = functional(
         pictures(4, 4, 3),
         function("compat.v1.pad", "pad", "pictures", paddings=[[0, 0], [1, 0], [0, 0], [0, 0]],
@@ -346,7 +338,6 @@ def test_functions_that_compare_choose_and_pad_are_translated(tmp_path):
 
 
 def test_sizes_pools_products_and_a_dictionary_of_outputs_are_translated(tmp_path):
-    """Against NumPy: a tiled mean, attention among pixels, in shapes that the batch gives."""
     size = ["size", 0, 0]
     described = functional(
         pictures(4, 4, 4),
@@ -401,7 +392,6 @@ class Halved(layers.Layer):
 
 
 def test_a_layer_that_a_program_has_registered_is_read(tmp_path):
-    """HDF5 files name it with its package; one that nobody has registered is refused."""
     kernel = {"top": {"top/kernel:0": values(12, 2)}}
     described = sequential(
         pictures(2, 2, 3), layer("of_a_program>Halved", "half"), layer("Flatten", "flat"),
@@ -444,7 +434,6 @@ def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(
 
 
 def test_a_keras_file_of_keras_2_from_windows_is_read_whatever_its_name(tmp_path):
-    """Paths of weights with backslashes, and the older name of the layers' group."""
     kernel, bias = values(12, 2), values(2)
     described = functional(
         pictures(2, 2, 3),
@@ -478,7 +467,6 @@ def test_a_model_inside_another_is_called_from_one_by_keras_2(tmp_path):
 
 
 def test_one_network_gives_the_same_scores_and_map_as_h5_and_as_keras(tmp_path):
-    """Keras 3 writes both; operations, a Normalization and a nested model among its layers."""
     keras.utils.set_random_seed(2)
     normal = layers.Normalization()
     normal.adapt(np.random.default_rng(0).normal(3, 2, (4, 8, 8, 3)))

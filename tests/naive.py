@@ -7,12 +7,23 @@ layer; a rule is then a sum over single contributions. Nothing here comes from t
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
 STABILISER = 1e-6
 
 
-def stabilised(z):
-    return z + np.where(z >= 0, STABILISER, -STABILISER)
+def assert_near(found, expected, share, name=""):
+    """Arrays differ by no more than this share of the largest expected entry."""
+    np.testing.assert_allclose(found, expected, atol=share * np.abs(expected).max(), err_msg=name)
+
+
+def gradient_of(score, x):
+    """The gradient of score(x), summed, by TensorFlow's tape."""
+    x = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = score(x)
+    return tape.gradient(value, x).numpy()
 
 
 def window_starts(size, window, stride, padding):
@@ -132,7 +143,8 @@ def max_pool(a, relevance, window, strides, padding, share):
         for c in range(a.shape[2]):
             values = np.array([a[y, x, c] for y, x in places])
             if share:
-                parts = values / len(values) / stabilised(values.mean())
+                mean = values.mean()
+                parts = values / len(values) / (mean + np.where(mean >= 0, STABILISER, -STABILISER))
             else:
                 parts = np.eye(len(values))[values.argmax()]
             for (y, x), part in zip(places, parts, strict=True):
@@ -186,11 +198,7 @@ BIAS = [5, -7]
 BY_HAND = {
     "zplus": [1 / 7 + 2 * 2 / 8, 6 / 7, 2 * 6 / 8],
     "epsilon": [1 / 7 + 2 * 2 / 6, 6 / 7 - 2 * 2 / 6, 2 * 6 / 6],
-    "alpha_beta": [
-        2 * (1 / 7 + 2 * 2 / 8),
-        2 * (6 / 7) - 1 * (2 * -2 / -2),
-        2 * (2 * 6 / 8),
-    ],
+    "alpha_beta": [2 * (1 / 7 + 2 * 2 / 8), 2 * (6 / 7) - 1 * (2 * -2 / -2), 2 * (2 * 6 / 8)],
     # the second output is negative: its negative contribution counts 5/4 times
     "gamma": [1 / 7 + 2 * 2 / 5.5, 6 / 7 + 2 * -2.5 / 5.5, 2 * 6 / 5.5],
     "wsquare": [1 / 10 + 2 * 4 / 9, 9 / 10 + 2 * 1 / 9, 2 * 4 / 9],

@@ -224,10 +224,9 @@ def test_epsilon_0_is_lrp_0(rng):
     kernel, bias = rng.normal(size=(4, 3)).astype("float32"), np.float32([0.5, 0, -0.2])
     kernel[:, 1] = 0
     a, relevance = (rng.normal(size=(2, n)).astype("float32") for n in (4, 3))
-    propagate = Epsilon(0).bind(
+    inputs, biases = Epsilon(0).bind(
         Dense(tf.constant(kernel), tf.constant(bias)), LayerContext(absorb_bias=True)
-    )
-    inputs, biases = propagate(tf.constant(a), tf.constant(relevance))
+    )(tf.constant(a), tf.constant(relevance))
     z = a @ kernel + bias
     s = np.divide(relevance, z, out=np.zeros_like(z), where=z != 0)
     np.testing.assert_allclose(inputs, a * (s @ kernel.T), rtol=1e-4, atol=1e-6)

@@ -218,19 +218,17 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
             return Begun(wait)
 
     monkeypatch.setattr(engines, "Engine", Scripted)
-    request = first_request(settings(tiny_model))
     with relevance_thread.RelevanceThread(
-        settings(tiny_model), frames, request, Stats("", "")
+        settings(tiny_model), frames, first_request(settings(tiny_model)), Stats("", "")
     ) as relevance:
         until(lambda: relevance.check() or relevance.waiting.number)  # for frames
         relevance.engine.in_flight = in_flight
         frames.put(np.full((32, 32, 3), 1, np.uint8), time.monotonic())
         until(lambda: relevance.check() or relevance.maps.count == 6)
     assert [number for step, number in steps if step == "wait"] == list(range(1, 7))
-    ahead = [
+    assert [
         steps.index(("begin", number + 1)) < steps.index(("wait", number)) for number in range(1, 6)
-    ]
-    assert ahead == [in_flight == 2] * 5
+    ] == [in_flight == 2] * 5
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 from media import SHARED, needs_files
+from naive import assert_near, gradient_of
 from onnx.reference import ReferenceEvaluator
 from onnx_files import node, numbers, written
 
@@ -47,10 +48,6 @@ def written_softmax(z):
     return powers / ops.sum(powers, -1, keepdims=True)
 
 
-def fully_convolutional(z):
-    return layers.Activation("softmax")(layers.Conv2D(4, 1)(layers.Reshape((1, 1, 4))(z)))
-
-
 HEADS = {
     "softmax": lambda z: layers.Softmax()(z),
     "softmax by hand": written_softmax,
@@ -78,14 +75,10 @@ def test_probabilities_are_known_however_they_are_written(name):
     account = found.accounts["epsilon"]
     np.testing.assert_allclose(account.started, starts, rtol=1e-5)
     np.testing.assert_allclose(account.lost, 0, atol=1e-3)
-    x = tf.constant(X)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = logits(x)
-        value = -value if name == "the other side" else value
-        chosen = value[:, {"one less": 2, "reordered sigmoids": 0}.get(name, 1)]
-    wanted = tape.gradient(chosen, x).numpy()
-    np.testing.assert_allclose(found.maps["gradient"], wanted, atol=1e-4 * np.abs(wanted).max())
+    column = {"one less": 2, "reordered sigmoids": 0}.get(name, 1)
+    sign = -1 if name == "the other side" else 1
+    wanted = gradient_of(lambda x: sign * logits(x)[:, column], X)
+    assert_near(found.maps["gradient"], wanted, 1e-4)
 
 
 @pytest.mark.parametrize("head", [ops.log_softmax, lambda z: ops.log(written_softmax(z))])
@@ -125,12 +118,9 @@ def test_the_larger_of_two_sigmoids_keeps_its_logits_sign():
     both = keras.Model(x, z)(X).numpy()
     larger = np.maximum(both[:, :4], both[:, 4:])
     for target in range(4):
-        started = (
-            Explainer(model, composite="epsilon", target=target)(X).accounts["epsilon"].started
-        )
-        np.testing.assert_allclose(
-            started, np.where(larger < 0, -1, 1)[:, target] * model(X)[:, target], rtol=1e-5
-        )
+        explainer = Explainer(model, composite="epsilon", target=target)
+        expected = np.where(larger < 0, -1, 1)[:, target] * model(X)[:, target]
+        np.testing.assert_allclose(explainer(X).accounts["epsilon"].started, expected, rtol=1e-5)
 
 
 def test_logits_get_a_softmax_unless_the_user_says_otherwise():
@@ -170,8 +160,7 @@ def test_one_sigmoid_is_two_classes(name, composite):
             Explainer(one, composite=composite, target=target)(X) for one in (model, twin)
         )
         np.testing.assert_allclose(ours.scores, wanted.scores, atol=1e-6)
-        largest = np.abs(wanted.relevance).max()
-        np.testing.assert_allclose(ours.relevance, wanted.relevance, atol=1e-5 * largest)
+        assert_near(ours.relevance, wanted.relevance, 1e-5)
     gradients = [Explainer(model, "gradient", target=n)(X).relevance for n in (0, 1)]
     np.testing.assert_allclose(gradients[0], -gradients[1], atol=1e-6)
 
@@ -199,7 +188,7 @@ def test_each_part_of_an_ensemble_keeps_the_sign_of_its_logit(name):
     np.testing.assert_allclose(found.scores[:, -1], ensemble(X)[:, -1], rtol=1e-5)
     if name != "product":
         wanted = (first.relevance + second.relevance) / 2
-        np.testing.assert_allclose(found.relevance, wanted, atol=1e-4 * np.abs(wanted).max())
+        assert_near(found.relevance, wanted, 1e-4)
     (account,) = found.accounts.values()
     np.testing.assert_allclose(account.lost, 0, atol=1e-4)
 
@@ -231,8 +220,7 @@ def test_two_labels_name_the_classes_of_one_sigmoid():
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 4), (4, 1)])
 def test_axes_of_length_one_are_left_out(shape):
-    units = 4 if 4 in shape else 1
-    model, logits = network(lambda z: ops.reshape(z, (-1, *shape)), units)
+    model, logits = network(lambda z: ops.reshape(z, (-1, *shape)), 4 if 4 in shape else 1)
     explainer = Explainer(model, composite="epsilon", output_activation="linear", target=0)
     np.testing.assert_allclose(explainer(X).scores, logits(X), atol=1e-6)
 
@@ -268,12 +256,10 @@ def onnx_file(path, model):
     written(path, nodes, arrays, ["b", 3, 12, 12])
 
 
-FEW = [(1, "sigmoid"), (5, "softmax")]
-MORE = [(1, "linear"), (2, "sigmoid"), (2, "softmax"), (2, "linear"), (5, "sigmoid"), (5, "linear")]
-
-
 @pytest.mark.parametrize(("units", "activation"), [
-    *FEW, *(pytest.param(*one, marks=pytest.mark.release) for one in MORE),
+    (1, "sigmoid"), (5, "softmax"), *(pytest.param(*one, marks=pytest.mark.release) for one in (
+        (1, "linear"), (2, "sigmoid"), (2, "softmax"), (2, "linear"), (5, "sigmoid"), (5, "linear"),
+    )),
 ])  # fmt: skip
 def test_a_network_is_the_same_through_every_door(units, activation, tmp_path):
     x = keras.Input((12, 12, 3))
@@ -285,10 +271,7 @@ def test_a_network_is_the_same_through_every_door(units, activation, tmp_path):
                 Explainer(one, composite=composite, target=0)(X) for one in (model, network)
             )
             np.testing.assert_allclose(found.scores, wanted.scores, atol=1e-5, err_msg=door)
-            largest = np.abs(wanted.relevance).max()
-            np.testing.assert_allclose(
-                found.relevance, wanted.relevance, atol=1e-4 * largest, err_msg=door
-            )
+            assert_near(found.relevance, wanted.relevance, 1e-4, door)
 
 
 RELUS = {
@@ -310,7 +293,7 @@ def test_guided_backprop_finds_relus_in_operations_of_their_own(name):
 
     ours = guided(RELUS[name])
     wanted = guided(layers.ReLU(6) if name == "clip" else layers.ReLU())
-    np.testing.assert_allclose(ours, wanted, atol=1e-5 * np.abs(wanted).max())
+    assert_near(ours, wanted, 1e-5)
     leaky = guided(layers.Lambda(lambda a: tf.maximum(a, 0.1 * a)))
     assert np.abs(leaky - wanted).max() > 0.1 * np.abs(wanted).max()
 
@@ -582,4 +565,4 @@ def test_an_export_has_zennits_maps(tmp_path, name):
     for kind, expected in made.items():
         expected = expected.transpose(0, 2, 3, 1)
         for one, other in zip(maps[kind], expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=2e-4 * np.abs(other).max(), err_msg=kind)
+            assert_near(one, other, 2e-4, kind)

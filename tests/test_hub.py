@@ -27,14 +27,12 @@ def keras_hub():
 def save(keras_hub, folder, family, backbone, classes, **options):
     """Saves a classifier of a family of KerasHub, with random weights."""
     models, layers = keras_hub.models, keras_hub.layers
-    converter = getattr(layers, f"{family}ImageConverter")(
-        image_size=(32, 32), scale=SCALE, offset=OFFSET
+    preprocessor = getattr(models, f"{family}ImageClassifierPreprocessor")(
+        getattr(layers, f"{family}ImageConverter")(image_size=(32, 32), scale=SCALE, offset=OFFSET)
     )
-    preprocessor = getattr(models, f"{family}ImageClassifierPreprocessor")(converter)
-    classifier = getattr(models, f"{family}ImageClassifier")(
+    getattr(models, f"{family}ImageClassifier")(
         backbone, classes, preprocessor=preprocessor, **options
-    )
-    classifier.save_to_preset(str(folder))
+    ).save_to_preset(str(folder))
     return folder
 
 
@@ -183,11 +181,6 @@ TOKENIZER = {
 }  # fmt: skip
 
 
-def _other_task(backbone, described):
-    described["registered_name"] = "keras_hub>BertTextClassifier"
-    described["class_name"] = "BertTextClassifier"
-
-
 UNKNOWN = "in a way that is not known here"
 HOSTILE = {
     "code": (lambda b, d: b.update(activation=LAMBDA), "Lambda code, which is never run"),
@@ -197,7 +190,10 @@ HOSTILE = {
         lambda b, d: b.update(x={"module": "os", "class_name": "system", "config": {}}),
         "needs code that is not in Keras",
     ),
-    "another task": (_other_task, "or segmentation of KerasHub, but 'BertText"),
+    "another task": (
+        lambda b, d: d.update(
+            registered_name="keras_hub>BertTextClassifier", class_name="BertTextClassifier"
+        ), "or segmentation of KerasHub, but 'BertText"),
     "endless layers": (lambda b, d: b.update(num_layers=10**9), "Expected at most 1,000"),
     "a huge size": (lambda b, d: b.update(mlp_dim=10**9), "Expected at most 131,072"),
     "quantised": (
@@ -380,10 +376,9 @@ def segmenter(keras_hub, family):
         backbone = models.DeepLabV3Backbone(
             encoder, "P4", 4, [1, 2, 3], "P2", projection_filters=8, image_shape=shape
         )
-    converter = getattr(layers, f"{family}ImageConverter")(
-        image_size=(64, 64), scale=SCALE, offset=OFFSET
+    preprocessor = getattr(models, f"{family}ImageSegmenterPreprocessor")(
+        getattr(layers, f"{family}ImageConverter")(image_size=(64, 64), scale=SCALE, offset=OFFSET)
     )
-    preprocessor = getattr(models, f"{family}ImageSegmenterPreprocessor")(converter)
     task = getattr(models, f"{family}ImageSegmenter")
     return task(backbone=backbone, num_classes=21, preprocessor=preprocessor)
 

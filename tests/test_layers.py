@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from naive import assert_near, gradient_of
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError
@@ -126,12 +127,9 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
     np.testing.assert_allclose(scores, model(x, training=False), atol=1e-5)
     own = keras.Model(model.input, layers.Dense(4, name="logits")(model.layers[-1].input))
     own.layers[-1].set_weights(model.layers[-1].get_weights())
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        score = tf.reduce_sum(own(x, training=False) * scores)
-    expected = tape.gradient(score, x)
+    expected = gradient_of(lambda a: own(a, training=False) * scores, x)
     got = handed_to_pixels(graph, tensors, scores, "gradient", start=graph.logits())
-    np.testing.assert_allclose(got, expected, atol=1e-4 * np.abs(expected).max())
+    assert_near(got, expected, 1e-4)
     relevance = handed_to_pixels(graph, tensors, scores, "lrp", "zplus")
     np.testing.assert_allclose(relevance.sum((1, 2, 3)), 1, atol=2e-3)
     begin = scores * tf.sign(logits)
@@ -255,8 +253,7 @@ def test_folding_gives_the_maps_of_the_folded_network(rng):
     also = ["zplus", "epsilon_plus", "epsilon_plus_flat"]
     got, expected = (Explainer(one, also=also)(picture).maps for one in (normed, merged))
     for name in also:
-        atol = 1e-5 * np.abs(expected[name]).max()
-        np.testing.assert_allclose(got[name], expected[name], atol=atol, err_msg=name)
+        assert_near(got[name], expected[name], 1e-5, name)
 
 
 def two_first_layers(x):

@@ -5,6 +5,7 @@ import re
 
 import golden
 import keras
+import naive
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,8 +20,6 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 SEED = 5
-
-METHODS_OF_ONE_PASS = [name for name in METHODS if not METHODS[name].perturb]
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +48,11 @@ def factors(p, target):
     if target == "1 - rest":
         rest = p * (1 - unit[1])
         return unit[1] - rest / rest.sum(1, keepdims=True)
-    one = unit[0] - unit[2] if target == "0 - 2" else unit[target]
-    return np.tile(one, (len(p), 1))
+    return np.tile(unit[0] - unit[2] if target == "0 - 2" else unit[target], (len(p), 1))
 
 
 def gradient_of(logits, x, t):
-    x = tf.constant(x)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        score = tf.reduce_sum(logits(x) * tf.constant(t, tf.float32))
-    return tape.gradient(score, x).numpy()
+    return naive.gradient_of(lambda a: logits(a) * tf.constant(t, tf.float32), x)
 
 
 @pytest.mark.parametrize("build", [vgg_like, branched], ids=["vgg", "branched"])
@@ -214,14 +208,14 @@ def operations_in(explainer, *types) -> int:
 @compiled()
 def test_many_methods_cost_one_forward_pass():
     model, convolutions = vgg_like(), ("Conv2D", "Conv2DBackpropInput", "_MklNativeFusedConv2D")
-    gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
+    others = ("lrp", "excitation_backprop")
+    gradients = [one for one in METHODS if not METHODS[one].perturb and one not in others]
     backward = 2 * len(gradients)
     explainer = Explainer(model, method="gradient", also=gradients[1:])
     assert operations_in(explainer, "MaxPool") == 2
     assert operations_in(explainer, *convolutions) == 2 + backward
-    lrp = Explainer(model)
     # z+ of conv2; z of conv1 is a constant
-    assert operations_in(lrp, *convolutions) == 2 + 1 + 2
+    assert operations_in(Explainer(model), *convolutions) == 2 + 1 + 2
     together = Explainer(model, also=gradients)
     assert operations_in(together, "MaxPool") == 2
     assert operations_in(together, *convolutions) == 2 + 1 + 2 + backward
@@ -295,11 +289,10 @@ def test_rules_for_layers_change_the_composite_and_no_further_map(rng):
     own = {"Conv2D": "gamma(0.1)", "Dense": "epsilon(0.01)"}
     both = Explainer(model, "lrp", "zplus", layers=own, also=["zplus", "lrp"])(x)
     alone, changed = Explainer(model)(x).relevance, Explainer(model, layers=own)(x).relevance
-    largest = np.abs(alone).max()
-    np.testing.assert_allclose(both.maps["zplus"], alone, atol=1e-6 * largest)
-    np.testing.assert_allclose(both.relevance, changed, atol=1e-6 * np.abs(changed).max())
+    naive.assert_near(both.maps["zplus"], alone, 1e-6)
+    naive.assert_near(both.relevance, changed, 1e-6)
     np.testing.assert_array_equal(both.maps["lrp"], both.relevance)
-    assert np.abs(both.relevance - alone).max() > 0.1 * largest
+    assert np.abs(both.relevance - alone).max() > 0.1 * np.abs(alone).max()
 
 
 def test_grad_cam_takes_maps_of_the_picture(rng):
@@ -465,7 +458,7 @@ def test_a_transformer_has_the_map_of_a_modified_gradient(name, model, pictures,
     started = tf.nn.softmax(logits)[:, TARGET] * tf.sign(logit)
     expected = x * tape.gradient(logit, x) * (started / logit)[:, None, None, None]
     for ours, theirs in zip(explained[name], expected.numpy(), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
+        naive.assert_near(ours, theirs, 1e-4)
 
 
 def test_products_of_a_transformer_may_be_rounded_on_the_way_back(model, pictures, explained):

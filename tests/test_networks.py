@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from naive import assert_near, gradient_of
 from web import sends, serving
 
 import realtime_lrp
@@ -186,10 +187,9 @@ def small(monkeypatch):
         def build(weights):
             model = keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), layers.Dense(2)])
             if weights == "imagenet":
-                path = included.file_utils.get_file(
-                    NAME, f"{address}/{NAME}", cache_subdir="models"
+                model.load_weights(
+                    included.file_utils.get_file(NAME, f"{address}/{NAME}", cache_subdir="models")
                 )
-                model.load_weights(path)
             return model
 
         monkeypatch.setattr(keras.applications, "MobileNetV2", build)
@@ -286,17 +286,10 @@ def test_a_network_by_name_builds_runs_and_conserves(name, losses):
         missing = (started - sums - taken) / magnitude
         assert (np.abs(missing) < loss).all(), (composite, missing)
     gradient = Explainer(model, method="gradient", target=7)(x).relevance
-    expected = of_the_logit(model, x, 7)  # a ReLU at 0 may be on in one and off in the other
-    assert np.linalg.norm(gradient - expected) < 1e-2 * np.linalg.norm(expected)
-
-
-def of_the_logit(model, x, index):
-    """The gradient of a class's logit by TensorFlow's tape."""
     model.layers[-1].activation = keras.activations.linear
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        wanted = model(x)[:, index]
-    return tape.gradient(wanted, x).numpy()
+    expected = gradient_of(lambda a: model(a)[:, 7], x)
+    # a ReLU at 0 may be on in one and off in the other
+    assert np.linalg.norm(gradient - expected) < 1e-2 * np.linalg.norm(expected)
 
 
 @pytest.mark.release
@@ -348,14 +341,10 @@ def test_a_part_has_tensorflows_gradient_and_its_relevance_is_accounted_for(name
     z = layers.Dense(4)(layers.GlobalAveragePooling2D()(layers.Conv2D(6, 3, activation="relu")(f)))
     model, logits = keras.Model(seen, layers.Softmax()(z)), keras.Model(seen, z)
     x = rng.normal(size=(1 if "constant" in name else 2, 12, 12, 3)).astype(np.float32)
-    with tf.GradientTape() as tape:
-        pictures = tf.constant(x)
-        tape.watch(pictures)
-        value = logits(pictures, training=False)[:, 1]
-    wanted = tape.gradient(value, pictures).numpy()
+    wanted = gradient_of(lambda a: logits(a, training=False)[:, 1], x)
     explained = Explainer(model, "gradient", target=1)(x)
     np.testing.assert_allclose(explained.scores, model(x, training=False), atol=1e-5)
-    np.testing.assert_allclose(explained.relevance, wanted, atol=1e-4 * np.abs(wanted).max())
+    assert_near(explained.relevance, wanted, 1e-4)
     account = Explainer(model, composite="epsilon", target=1)(x).accounts["epsilon"]
     np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=0.05)
 

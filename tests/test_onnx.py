@@ -10,6 +10,7 @@ import onnx
 import pytest
 import tensorflow as tf
 from keras import layers
+from naive import assert_near
 from onnx.reference import ReferenceEvaluator
 from onnx_files import convolutional, convolutional_file, node, numbers, written
 
@@ -359,10 +360,7 @@ def test_one_network_has_one_map(both, rng):
     )
     np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-6)
     for name in COMPOSITES:
-        largest = np.abs(expected.maps[name]).max()
-        np.testing.assert_allclose(
-            ours.maps[name], expected.maps[name], atol=1e-6 * largest, err_msg=name
-        )
+        assert_near(ours.maps[name], expected.maps[name], 1e-6, name)
     (account,) = Explainer(network, composite="epsilon", target=1)(x).accounts.values()
     np.testing.assert_allclose(account.started, account.reached + account.biases, rtol=1e-3)
     names = list(Explainer(network, composite="epsilon").rules_by_layer)
@@ -444,7 +442,7 @@ def test_files_of_other_forms_hold_the_same_network(both, tmp_path, rng, change)
     found = Explainer(network.model, composite="epsilon", target=1)(read).relevance
     expected = Explainer(model, composite="epsilon", target=1)(prepared).relevance
     if change not in (_quantised, _of_bytes):
-        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+        assert_near(found, expected, 1e-5)
 
 
 def test_an_old_file_is_read_as_a_new_one(tmp_path, rng):
@@ -519,10 +517,7 @@ def test_a_transformer_has_the_maps_that_it_has_in_keras(tmp_path, rng):
     )
     np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-6)
     for name in also:
-        largest = np.abs(expected.maps[name]).max()
-        np.testing.assert_allclose(
-            ours.maps[name], expected.maps[name], atol=1e-5 * largest, err_msg=name
-        )
+        assert_near(ours.maps[name], expected.maps[name], 1e-5, name)
 
 
 PARTS = {
@@ -572,8 +567,7 @@ def test_an_operation_in_parts_has_the_map_of_the_whole(kind, tmp_path, rng):
     one, other = found
     np.testing.assert_allclose(one.scores, other.scores, atol=1e-6)
     for name in composites:
-        largest = np.abs(other.maps[name]).max()
-        np.testing.assert_allclose(one.maps[name], other.maps[name], atol=1e-5 * largest)
+        assert_near(one.maps[name], other.maps[name], 1e-5)
 
 
 def test_sizes_that_a_file_computes_are_known(tmp_path, rng):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from naive import assert_near
 from tensorflow.core.protobuf import saved_model_pb2
 
 from realtime_lrp import Explainer, load_network
@@ -76,8 +77,7 @@ def test_an_exported_network_is_explained_as_in_keras(exported, rng):
         explainer = Explainer(network, target=1, **options)
         ours, expected = explainer(x), Explainer(model, target=1, **options)(x)
         np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-6)
-        largest = np.abs(expected.relevance).max()
-        np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-4 * largest)
+        assert_near(ours.relevance, expected.relevance, 1e-4)
     names = [name.split("/")[2].rstrip("_1") for name in explainer.rules_by_layer]
     assert names == ["first", "second", "third"]
     files = model_files(str(folder), None, None)
@@ -97,8 +97,7 @@ def test_dilated_convolutions_of_each_channel_have_the_maps_that_they_have_in_ke
     ours, wanted = (Explainer(one, composite="zplus", target=1)(pictures)
                     for one in (network.model, model))  # fmt: skip
     np.testing.assert_allclose(ours.scores, wanted.scores, atol=1e-5)
-    largest = np.abs(wanted.relevance).max()
-    np.testing.assert_allclose(ours.relevance, wanted.relevance, atol=1e-4 * largest)
+    assert_near(ours.relevance, wanted.relevance, 1e-4)
 
 
 def test_a_depthwise_convolution_with_a_border_and_a_bias_computes(tmp_path, rng):
@@ -159,8 +158,7 @@ def test_normalisations_are_known_again(build, also, tolerance, tmp_path, rng):
     x = rng.normal(size=(3, 8, 8, 3)).astype(np.float32)
     ours, expected = (Explainer(one, also=also, target=1)(x).maps for one in (network.model, model))
     for name in also:
-        atol = tolerance * np.abs(expected[name]).max()
-        np.testing.assert_allclose(ours[name], expected[name], atol=atol, err_msg=name)
+        assert_near(ours[name], expected[name], tolerance, name)
 
 
 def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operations(tmp_path, rng):

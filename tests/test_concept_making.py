@@ -284,7 +284,6 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
 
 
 def plain_pictures(count: int) -> list[np.ndarray]:
-    """Pictures of one colour each, of 16 x 16."""
     return [np.full((16, 16, 3), [20 * n, 100, 200 - 20 * n], np.uint8) for n in range(count)]
 
 

@@ -45,7 +45,6 @@ def explainer(network):
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Three random pictures."""
     return np.random.default_rng(5).integers(0, 256, (3, 32, 32, 3), np.uint8)
 
 
@@ -282,7 +281,6 @@ def words(branched, picture, tmp_path):
 
 
 def events_of(folder):
-    """The events in a run's folder, as TensorBoard reads them."""
     return EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
 
 
@@ -291,7 +289,6 @@ def values(events, tag):
 
 
 def image(events, tag):
-    """A tag's picture, uint8 [h, w, 3] RGB."""
     data = np.frombuffer(values(events, tag)[0][2], np.uint8)
     return cv2.cvtColor(cv2.imdecode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
 

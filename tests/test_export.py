@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 from tensorflow.core.protobuf import saved_model_pb2
+from test_relevance import largest_difference
 
 from realtime_lrp import COMPOSITES, Explainer, config, rule_named
 from realtime_lrp.cli.options import check_files
@@ -92,17 +93,14 @@ def x(rng):
     return rng.normal(size=(3, 16, 16, 3)).astype(np.float32)
 
 
-def near(got, expected):
-    """Whether arrays agree to 1e-5 of the largest entry."""
-    return np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
-
-
 def same(got, explanation):
-    """Whether the outputs of a signature agree with an explanation."""
+    """Whether the outputs of a signature agree with an explanation to 1e-5 of the largest entry."""
     expected = {
         "scores": explanation.scores, "relevance": explanation.relevance, **explanation.maps
     }  # fmt: skip
-    return got.keys() == expected.keys() and all(near(got[n], expected[n]) for n in expected)
+    return got.keys() == expected.keys() and all(
+        largest_difference(got[name], expected[name]) <= 1e-5 for name in expected
+    )
 
 
 @pytest.mark.release

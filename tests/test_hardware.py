@@ -245,13 +245,10 @@ def measured(monkeypatch, tmp_path):
     return made
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b"\xff\xfe", b'{"KEY": {"float32": 1.0}}', b"[" * 100_000,
-        b'{"KEY": {"float32": 1.0, "bfloat16": 0}}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("damaged", [
+    b"\xff\xfe", b'{"KEY": {"float32": 1.0}}', b"[" * 100_000,
+    b'{"KEY": {"float32": 1.0, "bfloat16": 0}}',
+])  # fmt: skip
 def test_a_processor_is_measured_once_unless_its_file_is_damaged(damaged, measured, tmp_path):
     first, second, third = (PrecisionTimes(20.0, 10.0 + n) for n in range(3))
     asked = ("4 x Some CPU", "4 x Some CPU", "2 x Some CPU", "4 x Some CPU")

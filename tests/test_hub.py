@@ -47,7 +47,6 @@ def convolutional(tmp_path_factory, keras_hub):
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory, keras_hub):
-    """A preset of a small vision transformer with five classes."""
     keras.utils.set_random_seed(1)
     backbone = keras_hub.models.ViTBackbone(
         image_shape=(32, 32, 3), patch_size=8, num_layers=1, num_heads=2, hidden_dim=16, mlp_dim=16
@@ -248,7 +247,6 @@ def retina_net(keras_hub):
 
 @pytest.fixture(scope="module")
 def detector(tmp_path_factory, keras_hub):
-    """A preset of a detector; its name speaks of COCO."""
     folder = tmp_path_factory.mktemp("preset") / "retinanet_coco"
     retina_net(keras_hub).save_to_preset(str(folder))
     return folder

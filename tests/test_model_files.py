@@ -115,7 +115,6 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("kind", FORBIDDEN)
 def test_what_is_not_on_the_list_is_never_built(changed, temporary_folder, guarded, kind):
-    """Every known way from a model file to code, to other files or to the internet."""
     path = changed(lambda described: described.__setitem__(3, copy.deepcopy(FORBIDDEN[kind])))
     with pytest.raises(DamagedInputError, match=r"bad\.keras") as refusal:
         load_model(path)
@@ -134,7 +133,6 @@ class NoLayer:
 
 
 def test_of_what_python_has_registered_only_layers_are_built(changed):
-    """Another registered class is refused, and a registered name that is not text."""
     for name in ("mine>NoLayer", "mine>OwnLayer", ["mine>NoLayer"]):
         one = {**layer("NoLayer", "elsewhere"), "registered_name": name}
         with pytest.raises(DamagedInputError, match=r"bad\.keras"):
@@ -202,7 +200,6 @@ def test_operations_and_layers_of_applications_that_have_a_rule_are_allowed():
 
 
 def test_what_keras_writes_around_layers_is_allowed(tmp_path):
-    """Expressions, constants, regularisers, policies, nested and compiled models, augmentation."""
     x = keras.Input((8, 8, 3))
     inner = keras.Sequential([keras.Input((8, 8, 3)), layers.Conv2D(3, 1, activation="silu")])
     inner.compile(optimizer="adam", loss="mse")
@@ -224,7 +221,6 @@ def test_what_keras_writes_around_layers_is_allowed(tmp_path):
 
 
 def test_a_file_of_another_keras_says_so(changed, parts):
-    """An argument that this Keras does not know: the message gives both versions."""
     parts["metadata.json"] = b'{"keras_version": "9.9.9"}'
     path = changed(lambda described: described[1]["config"].update(unheard_of=1))
     versions = f"Keras '9.9.9', this is Keras {keras.__version__}"
@@ -254,7 +250,6 @@ def test_a_member_that_stands_there_twice_is_refused(parts, tmp_path, name):
 
 
 def test_damaged_model_files_are_refused(tiny_model, tmp_path, temporary_folder):
-    """Text, nothing, cut, with wrong bits, descriptions that are none: always DamagedInputError."""
     path, data = tmp_path / "bad.keras", tiny_model.read_bytes()
     middle = data.index(b"\x89HDF") + 3000
     wrong = bytes(b ^ 255 for b in data[middle : middle + 50])
@@ -268,13 +263,10 @@ def test_damaged_model_files_are_refused(tiny_model, tmp_path, temporary_folder)
 
 
 def test_bombs_are_refused_before_they_are_unpacked(parts, tmp_path, temporary_folder, monkeypatch):
-    """A description and weights that are mostly zeros; the limits are small for the test."""
     monkeypatch.setattr(loading, "SMALL_BYTES", 1 << 20)
     path = tmp_path / "m.keras"
-    for name, size_ in (
-        ("config.json", loading.MAX_DESCRIPTION_BYTES + 1),
-        (loading.WEIGHTS, 4 << 20),
-    ):
+    sizes = {"config.json": loading.MAX_DESCRIPTION_BYTES + 1, loading.WEIGHTS: 4 << 20}
+    for name, size_ in sizes.items():
         archived(path, {**parts, name: bytes(size_)}, zipfile.ZIP_DEFLATED)
         with pytest.raises(DamagedInputError, match=f"claims {size_:,} bytes"):
             load_model(path)
@@ -301,7 +293,6 @@ def test_compression_without_a_limit_is_refused(parts, tmp_path, temporary_folde
 
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "metadata.json"])
 def test_a_member_is_unpacked_no_further_than_it_claims(changed, tmp_path, temporary_folder, name):
-    """64 MiB of zeros that claim to be 1000 bytes take less than 16 MiB."""
     good = members(changed(lambda described: described[1]["config"].update(unheard_of=1)))
     path = tmp_path / "m.keras"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -318,8 +309,6 @@ def test_a_member_is_unpacked_no_further_than_it_claims(changed, tmp_path, tempo
 
 @pytest.mark.parametrize("place", ["shutil.copyfileobj", "tempfile.mkdtemp"])
 def test_no_room_to_unpack_is_no_damage(tiny_model, temporary_folder, monkeypatch, place):
-    """A full disk and a missing temporary folder have their own message, exit code 69."""
-
     def full(*words, **options):
         raise OSError(28, "No space left on device")
 
@@ -333,7 +322,6 @@ GIB = 1 << 30
 
 @pytest.fixture
 def without_gpu(monkeypatch):
-    """A machine without a GPU."""
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
 
 
@@ -368,7 +356,6 @@ HUGE = {
 def test_a_model_that_is_too_large_is_refused_before_it_takes_memory(
     tmp_path, temporary_folder, without_gpu, kind
 ):
-    """The message gives the memory needed and free; exit code 69."""
     path = huge(tmp_path, HUGE[kind])
     before = psutil.Process().memory_info().rss
     with pytest.raises(UnavailableError, match=r"too large.*needs [\d,.]+ GiB.*GiB are free"):
@@ -379,7 +366,6 @@ def test_a_model_that_is_too_large_is_refused_before_it_takes_memory(
 
 
 def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
-    """All weights and the activations of one picture, to the byte."""
     model = keras.Sequential(
         [keras.Input((10, 10, 3)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(5)]
     )
@@ -395,7 +381,6 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
 
 
 def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
-    """The smallest limit of the group and its parents, minus what this process has."""
     group = tmp_path / "system.slice" / "kiosk.service"
     group.mkdir(parents=True)
     (group / "memory.max").write_text("max\n")
@@ -418,13 +403,11 @@ def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):
 
 
 def test_weights_share_the_memory_of_what_is_loaded(tmp_path):
-    """Large weights are the array that was read; small ones and other shapes go through Keras."""
     values = aligned_empty((3, 5))
     values[...] = np.arange(15).reshape(3, 5)
     shared = shared_tensor(values)
     values[0, 0] = 7
     assert shared[0, 0].numpy() == 7 and shared.shape == (3, 5)
-
     model = keras.Sequential([keras.Input((512,)), layers.Dense(512), layers.Dense(2)])
     expected = [
         np.full(weight.shape, n + 1.0, np.float32) for n, weight in enumerate(model.weights)
@@ -497,7 +480,6 @@ def test_what_hangs_crashes_or_fails_does_so_in_a_child():
 
 @IN_CHILD
 def test_the_child_limits_itself():
-    """To its seconds of CPU time, and to its memory."""
     resource = pytest.importorskip("resource")
     limits = {"cpu_s": 7, "memory": 5 << 30}
     of_cpu, of_memory = (

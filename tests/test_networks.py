@@ -141,14 +141,10 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        sends(BODY[:-1]), sends(BODY[:500_000], len(BODY)), sends(b"<html>Please log in</html>"),
-        sends(b"", status=404), lambda handler: handler.wfile.write(b"no HTTP\r\n"),
-    ],
-    ids=["wrong bytes", "dies in the middle", "another page", "404", "no HTTP"],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    sends(BODY[:-1]), sends(BODY[:500_000], len(BODY)), sends(b"<html>Please log in</html>"),
+    sends(b"", status=404), lambda handler: handler.wfile.write(b"no HTTP\r\n"),
+], ids=["wrong bytes", "dies in the middle", "another page", "404", "no HTTP"])  # fmt: skip
 def test_what_is_not_the_file_is_never_kept(folder, answer):
     with serving(answer) as (address, _), pytest.raises(UnavailableError, match="could not be"):
         fetch(Download(f"{address}/w.h5", MD5))
@@ -304,8 +300,6 @@ def test_each_row_says_what_keras_downloads(name):
 
 
 class Doubled(layers.Layer):
-    """A layer without a row."""
-
     def call(self, a):
         return a * 2.0
 

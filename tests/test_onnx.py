@@ -372,9 +372,7 @@ def test_files_of_all_kinds_hold_the_same_network(both, tmp_path, rng):
     x = rng.normal(size=(3, 8, 12, 3)).astype(F)
     expected = model(x).numpy()
     beside = {"save_as_external_data": True, "location": "2.onnx.data", "size_threshold": 0}
-    for number, changes in enumerate(
-        ({"opset": 11}, {"opset": 23, "dynamic": True}, beside)
-    ):  # fmt: skip
+    for number, changes in enumerate(({"opset": 11}, {"opset": 23, "dynamic": True}, beside)):
         file = convolutional_file(tmp_path / f"{number}.onnx", weights, **changes)
         assert ("weights" in model_files(file, None, None)) == (changes is beside)
         found = load_network(file, preprocess="none").model(x)
@@ -752,9 +750,8 @@ def _first(model):
 
 def _control_flow(model):
     branch = onnx.helper.make_graph([], "branch", [], [])
-    for n, one in enumerate(model.graph.node):
-        if n == 2:
-            one.CopyFrom(node("If", "zero", "c", then_branch=branch, else_branch=branch))
+    condition = node("If", "zero", "c", then_branch=branch, else_branch=branch)
+    model.graph.node[2].CopyFrom(condition)
 
 
 def _changed(number, **fields):

@@ -27,8 +27,6 @@ SEED = 11
 
 
 class Computed(layers.Layer):
-    """A custom layer that computes a function."""
-
     def __init__(self, function, **options):
         super().__init__(**options)
         self.function = function
@@ -38,8 +36,6 @@ class Computed(layers.Layer):
 
 
 class Weighted(layers.Layer):
-    """A custom layer with weights of its own."""
-
     def __init__(self, function, *shapes, **options):
         super().__init__(**options)
         self.function, self.shapes = function, shapes

@@ -207,8 +207,6 @@ def computed(monkeypatch):
 
 @keras.saving.register_keras_serializable("mine")
 class Composite(layers.Layer):
-    """A layer with a layer in it."""
-
     def __init__(self, units, **options):
         super().__init__(**options)
         self.inner = layers.Dense(units)
@@ -380,8 +378,6 @@ def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
 
 @keras.saving.register_keras_serializable("of_a_program")
 class Halved(layers.Layer):
-    """A layer of a program's own."""
-
     def call(self, a):
         return a / 2
 

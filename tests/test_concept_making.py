@@ -30,16 +30,7 @@ import media
 
 from realtime_lrp.commands.concepts import ConceptOptions
 from realtime_lrp.commands.concepts import run as make
-from realtime_lrp.concepts.making import (
-    BATCH,
-    HELD,
-    RELEVANT,
-    SIDE,
-    Best,
-    Making,
-    crop,
-    crop_box,
-)
+from realtime_lrp.concepts.making import BATCH, HELD, RELEVANT, SIDE, Best, Making, crop, crop_box
 from realtime_lrp.concepts.pictures import FilePictures
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
@@ -218,11 +209,10 @@ def test_a_gallery_of_another_network_is_told_or_refused(
         assert run("concepts", "--gallery", file, "--sheet", sheet)[0] == 0
 
 
-def test_a_gallery_that_is_stopped_has_what_was_cut_out(settings, photos, tmp_path, monkeypatch):
-    whole, part = (tmp_path / f"{name}.concepts" for name in ("whole", "part"))
-    list(make(settings, ConceptOptions(images=photos, output=whole)))
-    cut_out = Making._crops_of
-    left = 0
+def test_a_gallery_that_is_stopped_has_what_was_cut_out(
+    uninterrupted, settings, photos, tmp_path, monkeypatch
+):
+    part, cut_out, left = tmp_path / "part.concepts", Making._crops_of, 0
 
     def stopping(self, picture, neurons):
         for found in cut_out(self, picture, neurons):
@@ -237,7 +227,7 @@ def test_a_gallery_that_is_stopped_has_what_was_cut_out(settings, photos, tmp_pa
     left = 5
     with pytest.raises(KeyboardInterrupt):
         list(make(settings, ConceptOptions(images=photos, output=part)))
-    found, complete = (Gallery(*read_gallery_file(path)) for path in (part, whole))
+    found, complete = Gallery(*read_gallery_file(part)), Gallery(*parse_gallery(uninterrupted))
     numbers = set()
     for layer in found.layers:
         for channel, known in found.channels(layer).items():

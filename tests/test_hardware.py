@@ -27,14 +27,7 @@ from realtime_lrp.engine import loading
 from realtime_lrp.engine import measured as measured_figures
 from realtime_lrp.engine.device import PrecisionTimes
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.measured import (
-    PACES,
-    THREADS,
-    Pace,
-    network_here,
-    pace_of,
-    quicker_network,
-)
+from realtime_lrp.engine.measured import PACES, Pace, network_here, pace_of, quicker_network
 from realtime_lrp.engine.sight import Begun
 from realtime_lrp.errors import NotFiniteError, UnavailableError
 from realtime_lrp.models.networks import load_network
@@ -428,7 +421,8 @@ def test_bench_runs_live_both_ways_and_keeps_what_it_measured(monkeypatch, caplo
     asked = []
 
     def watch(words, duration_s, environment):
-        threads, lines = environment[THREADS], Path(words[2]).read_text().splitlines()
+        threads = environment[measured_figures.THREADS]
+        lines = Path(words[2]).read_text().splitlines()
         name = next(line for line in lines if line.startswith("  name: ")).split()[1]
         asked.append((name, threads))
         if name == "vgg16":

@@ -145,9 +145,8 @@ def test_what_is_no_preset_is_refused():
         ("bert_base_en", UsageError, "no classifier, detector"),
         ("./none", MissingInputError, "There is no folder './none'"),
     ):
-        with pytest.raises(kind) as raised:
+        with pytest.raises(kind, match=expected) as raised:
             load_network(f"hub:{name}")
-        assert expected in str(raised.value)
         assert "imagenet21k" not in str(raised.value), "it has no classifier head"
         assert len(str(raised.value).splitlines()) <= 2
 
@@ -212,9 +211,8 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_preset_is_refused(changed, case):
     change, expected = HOSTILE[case]
-    with pytest.raises(DamagedInputError) as raised:
+    with pytest.raises(DamagedInputError, match=expected) as raised:
         load_network(changed(change))
-    assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) <= 2
 
 

@@ -10,22 +10,14 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from realtime_lrp import Explainer
+from realtime_lrp import Explainer, rule_named
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, steps_of
 from realtime_lrp.relevance.rules.composites import COMPOSITES, with_layers
 from realtime_lrp.relevance.rules.layer_contexts import layer_contexts
-from realtime_lrp.relevance.rules.rules import (
-    RULES,
-    AlphaBeta,
-    Epsilon,
-    Gamma,
-    LayerContext,
-    ZBox,
-    rule_named,
-)
+from realtime_lrp.relevance.rules.rules import RULES, AlphaBeta, Epsilon, Gamma, LayerContext, ZBox
 from realtime_lrp.relevance.rules.sharing import weighted
 
 SEED = 5

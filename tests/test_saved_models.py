@@ -262,9 +262,8 @@ def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     compute, expected = REFUSED[case]
     folder = saved(tmp_path / "model", compute)
-    with pytest.raises(DamagedInputError) as raised:
+    with pytest.raises(DamagedInputError, match=expected) as raised:
         load_network(folder)
-    assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
     assert not (tmp_path / SIDE_FILE).exists()
 
@@ -307,9 +306,8 @@ def test_a_damaged_or_hostile_file_is_refused(tmp_path, case):
     model.ParseFromString(path.read_bytes())
     change(model.meta_graphs[0])
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(DamagedInputError) as raised:
+    with pytest.raises(DamagedInputError, match=expected) as raised:
         load_network(folder)
-    assert expected in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
 
 

@@ -32,11 +32,6 @@ from realtime_lrp.relevance.rules.composites import COMPOSITES
 SEED = 7
 
 
-def graph_function(function):
-    """Runs a function as a graph, which is where the fast operations are used."""
-    return tf.function(function, autograph=False)
-
-
 CONVOLUTIONS = {
     "3 x 3": layers.Conv2D(5, 3, padding="same"),
     "valid": layers.Conv2D(5, (3, 2), padding="valid"),
@@ -84,8 +79,9 @@ def test_compiled_layers_give_what_keras_gives(name, activation, dtype, rng):
         plain = layer(a)
     s = tf.cast(tf.constant(rng.integers(-4, 5, plain.shape), tf.float32), dtype)
     adjoint = tape.gradient(plain, a, tf.cast(s, tf.float32))
-    forward = graph_function(lambda a: step.forward(a, activation))
-    back = graph_function(lambda s: step.transpose(s, step.weights, tf.shape(a)))
+    # graphs, which is where the fast operations are used
+    forward = tf.function(lambda a: step.forward(a, activation), autograph=False)
+    back = tf.function(lambda s: step.transpose(s, step.weights, tf.shape(a)), autograph=False)
     got = tf.cast(forward(tf.cast(a, dtype)), tf.float32)
     assert largest_difference(got, rectify(plain)) < 1e-5
     assert largest_difference(tf.cast(back(s), tf.float32), adjoint) < 1e-5
@@ -516,15 +512,11 @@ WAYS = [
 
 
 @pytest.fixture(scope="module")
-def overflowing_file(tmp_path_factory):
+def overflowing_words(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "overflowing.keras"
     overflowing().save(path)
     path.with_suffix(".txt").write_text("a\nb\nc\n")
-    return path
-
-
-def words(file):
-    return ("--model", file, "--labels", file.with_suffix(".txt"), "--preprocess", "none")
+    return ("--model", path, "--labels", path.with_suffix(".txt"), "--preprocess", "none")
 
 
 BRIGHT, DARK = np.full((1, 16, 16, 3), 200.0), np.zeros((1, 16, 16, 3))
@@ -572,25 +564,25 @@ def test_a_batch_that_is_no_array_of_finite_numbers_is_refused(hiding):
             explainer(x)
 
 
-def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_file, tmp_path):
+def test_a_picture_is_refused_and_the_others_are_explained(run, overflowing_words, tmp_path):
     bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
     dark = media.write_picture(tmp_path / "dark.png", media.plain((0, 0, 0)))
     (tmp_path / "out").mkdir()
-    code, out, err = run("image", bright, "-o", tmp_path / "one.png", *words(overflowing_file))
+    code, out, err = run("image", bright, "-o", tmp_path / "one.png", *overflowing_words)
     assert (code, out) == (65, "") and "Inf in the layer 'second' (Conv2D)" in err
     assert len(err.splitlines()) == 1 and not (tmp_path / "one.png").exists()
-    code, out, err = run("image", bright, dark, "-o", tmp_path / "out", *words(overflowing_file))
+    code, out, err = run("image", bright, dark, "-o", tmp_path / "out", *overflowing_words)
     assert code == 65 and "dark.png: " in out and "Inf in the layer 'second'" in err
     assert "1 of 2 pictures explained, 1 failed" in err
     assert [one.name for one in (tmp_path / "out").glob("[!.]*")] == ["dark.png"]
 
 
-def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_path):
+def test_frames_without_a_map_are_kept_and_counted(run, overflowing_words, tmp_path):
     """All frames are written; those without a map say so in the picture and in the sidecar."""
     dark, bright = media.plain((0, 0, 0)), media.plain((200, 9, 9))
     source = media.write_video(tmp_path / "in.mp4", [dark] * 5 + [bright] * 3 + [dark] * 4)
     target = tmp_path / "out.mp4"
-    options = ("--sidecar", "--summary", "--batch", "4", *words(overflowing_file))
+    options = ("--sidecar", "--summary", "--batch", "4", *overflowing_words)
     code, out, err = run("video", source, "-o", target, *options)
     assert code == 0 and "12 frames" in out
     assert "3 frames have no map: the network computes NaN or Inf" in err
@@ -601,7 +593,7 @@ def test_frames_without_a_map_are_kept_and_counted(run, overflowing_file, tmp_pa
     assert cv2.imread(str(target.with_suffix(".summary.png"))) is not None
     source = media.write_video(tmp_path / "bright.mp4", [bright] * 12)
     before = {*tmp_path.iterdir()}
-    code, _, err = run("video", source, "-o", tmp_path / "b.mp4", *words(overflowing_file))
+    code, _, err = run("video", source, "-o", tmp_path / "b.mp4", *overflowing_words)
     assert code == 65 and "Inf in the layer 'second'" in err and {*tmp_path.iterdir()} == before
 
 

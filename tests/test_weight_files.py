@@ -408,15 +408,13 @@ def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(
         pictures(4, 4, 3),
         functional(
             pictures(4, 4, 3, name="inner"),
-            layer(
-                "BatchNormalization", "first/BatchNorm", read("inner"), axis=[3], trainable=False
-            ),
+            layer("BatchNormalization", "first/BatchNorm", read("inner"), axis=[3],
+                  trainable=False),
             layer("SpatialDropout2D", "drop", read("first/BatchNorm"), rate=0.5),
             layer("BatchNormalization", "second/BatchNorm", read("drop"), axis=[3]),
             name="backbone",
-        ),
-        layer("Flatten", "flat"),
-    )
+        ), layer("Flatten", "flat"),
+    )  # fmt: skip
     model = load_model(hdf5(tmp_path / "half.hdf5", described, {"backbone": backbone}))
     for name, array in backbone.items():
         *path, kind = name.removesuffix(":0").split("/")
@@ -427,10 +425,9 @@ def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(
 def test_a_keras_file_of_keras_2_from_windows_is_read_whatever_its_name(tmp_path):
     kernel, bias = values(12, 2), values(2)
     described = functional(
-        pictures(2, 2, 3),
-        layer("Flatten", "flat", read("pictures")),
+        pictures(2, 2, 3), layer("Flatten", "flat", read("pictures")),
         layer("Dense", "top", read("flat"), units=2, activation="softmax"),
-    )
+    )  # fmt: skip
     prefix = "_layer_checkpoint_dependencies\\dense/vars"
     weights = {f"{prefix}/0": kernel, f"{prefix}/1": bias}
     x = values(3, 2, 2, 3)

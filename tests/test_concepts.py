@@ -73,9 +73,8 @@ def test_all_channels_add_up(composite, names, pictures):
         assert largest_difference(found.maps.sum(1), whole) < 1e-4
         assert (np.sort(found.channels, 1) == np.arange(count)).all()
         assert (np.diff(np.abs(found.shares)) <= 0).all()
-        assert (
-            largest_difference(found.shares, np.take_along_axis(arrived, found.channels, 1)) < 1e-5
-        )
+        ordered = np.take_along_axis(arrived, found.channels, 1)
+        assert largest_difference(found.shares, ordered) < 1e-5
 
 
 def test_neurons_add_up_to_their_channel(explainer, pictures):

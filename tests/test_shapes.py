@@ -70,11 +70,6 @@ def test_a_map_that_is_mostly_nothing_looks_like_nothing(explainer):
     assert (drawn == FULL).any((1, 2)).all()
 
 
-def longest_side(mask: np.ndarray) -> int:
-    rows, columns = np.nonzero(mask)
-    return max(np.ptp(rows), np.ptp(columns)) + 1
-
-
 @pytest.mark.parametrize("label", range(NOTHING))
 def test_every_symbol_is_wholly_in_view_and_neither_tiny_nor_huge(label):
     rng = np.random.default_rng(40 + label)
@@ -83,7 +78,8 @@ def test_every_symbol_is_wholly_in_view_and_neither_tiny_nor_huge(label):
         assert picture.label == label
         assert picture.pixels.shape == (128, 128, 3) and picture.pixels.dtype == np.uint8
         assert picture.mask.dtype == picture.silhouette.dtype == bool
-        assert 0.15 <= longest_side(picture.silhouette) / 128 <= 0.8
+        longest_side = max(map(np.ptp, np.nonzero(picture.silhouette))) + 1
+        assert 0.15 <= longest_side / 128 <= 0.8
         border = picture.silhouette.copy()
         border[1:-1, 1:-1] = False
         assert not border.any()
@@ -159,7 +155,6 @@ def test_commands_write_every_box(run, tmp_path):
     row = json.loads((tmp_path / "out.jsonl").read_text())
     labels = [network.labels[label] for label in found.labels[0, :count]]
     assert [one["label"] for one in row["boxes"]] == labels == data["found_label"].tolist()
-
     code, _, err = run("image", tmp_path / "no.png", "-o", tmp_path / "no-out.png", *words)
     assert code == 0 and "nothing found; nothing is drawn" in err
     drawn = read_picture(tmp_path / "no-out.png")

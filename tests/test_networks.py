@@ -532,10 +532,10 @@ def test_another_backend_of_keras_is_not_used_or_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(keras.backend, "backend", lambda: "torch")
         with pytest.raises(UnavailableError, match=r"torch.*KERAS_BACKEND"):
-            realtime_lrp._require_tensorflow()
+            realtime_lrp._import_tensorflow.__wrapped__()
     monkeypatch.setattr(tf.compat.v1, "executing_eagerly_outside_functions", lambda: False)
     with pytest.raises(UnavailableError, match="eager execution"):
-        realtime_lrp._require_tensorflow()
+        realtime_lrp._import_tensorflow.__wrapped__()
 
 
 def test_functions_that_run_eagerly_change_nothing(rng):

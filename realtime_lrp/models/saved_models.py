@@ -168,8 +168,14 @@ def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
         node.attr["T"].CopyFrom(like.attr["T"])
         return node
 
+    blocks: dict[str, np.ndarray] = {}  # operation -> the blocks that its pictures are divided in
     for node in graph.node:
-        before = made.get(node.input[0].partition(":")[0]) if node.input else None
+        read = [name.partition(":")[0] for name in node.input]
+        block = next((blocks[name] for name in read if name in blocks), None)
+        if node.op == "SpaceToBatchND" and {*node.input[1:]} <= {*held}:
+            block = tf.make_ndarray(held[node.input[1]])
+        if block is not None and node.op != "BatchToSpaceND":
+            blocks[node.name] = block
         if node.op == "DepthwiseConv2dNative" and node.attr["padding"].s == b"EXPLICIT":
             border = np.reshape(node.attr["explicit_paddings"].list.i, (4, 2))
             padded = append("Pad", f"{node.name}/padded", node.input[:1], node, border=border)
@@ -187,7 +193,7 @@ def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
             slices.attr["Index"].type = tf.int32.as_datatype_enum
             slices.attr["begin_mask"].i = 1
             slices.attr["end_mask"].i = 1 | 2 * (not bottom) | 4 * (not right)
-        elif before is not None and before.op == "SpaceToBatchND" and "Conv2" in node.op:
+        elif block is not None and "Conv2" in node.op:
             weights = node.input[1]
             if node.op == "DepthwiseConv2dNative":  # as groups: it has no dilations itself
                 name = weights
@@ -205,8 +211,8 @@ def _plain(saved: SavedGraph) -> graph_pb2.GraphDef:
             plain.node.append(node)
             plain.node[-1].op = "Conv2D"
             plain.node[-1].input[1] = weights
-            block = tf.make_ndarray(held[before.input[1]])
-            plain.node[-1].attr["dilations"].list.i[:] = [1, *block, 1]
+            own = [*node.attr["dilations"].list.i][1:3] or [1, 1]
+            plain.node[-1].attr["dilations"].list.i[:] = [1, *(block * own), 1]
         else:
             plain.node.append(node)
     return plain

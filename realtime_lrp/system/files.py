@@ -212,7 +212,12 @@ def atomic_folder(
         old = part.with_suffix(".old")
         if overwrite and target.exists():
             target.rename(old)
-        part.rename(target)
+        try:
+            part.rename(target)
+        except OSError:
+            with suppress(OSError):  # nothing was there before, or it cannot be put back
+                old.rename(target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was faster

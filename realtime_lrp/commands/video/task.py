@@ -225,7 +225,7 @@ class StoredFolder:
             self._sizes[path.parent][path.name] = size
 
     def read_manifests(self, films: Sequence[Path]) -> None:
-        found = [path for path in map(resume.manifest_path, films) if self._sizes[path]]
+        found = [path for path in map(resume.manifest_path, films) if self._sizes[path].get("")]
         small = [path for path in found if self._sizes[path][""] <= MOST_MANIFEST]
         contents = object_store.read_all([address_of(path) for path in small])
         self._manifests = dict(zip(small, contents, strict=True))

@@ -80,6 +80,7 @@ def read_saved_model(folder: Path, output: str | None = None) -> SavedGraph:
                 "it was written for TensorFlow 1; load it and save it with TensorFlow 2"
             )
         info, function, position = _signature(saved, output)
+        kind = tf.as_dtype(info.dtype)
         graph = _Flat(saved).of(function, position)
         constants = [node.attr["value"].tensor for node in graph.nodes if node.op == "Const"]
         claimed = sum(_bytes(constant.tensor_shape, constant.dtype) for constant in constants)
@@ -89,7 +90,7 @@ def read_saved_model(folder: Path, output: str | None = None) -> SavedGraph:
         variables = _read_variables(folder, saved, graph.variables)
     flat = graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions)
     shape = tuple(None if one.size < 0 else one.size for one in info.tensor_shape.dim)
-    return SavedGraph(flat, shape, tf.as_dtype(info.dtype), (graph.output,), variables)
+    return SavedGraph(flat, shape, kind, (graph.output,), variables)
 
 
 def _signature(saved: Any, wanted: str | None) -> tuple[Any, str, int]:

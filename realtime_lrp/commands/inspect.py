@@ -218,7 +218,9 @@ def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
         ]
         rows.append(cells)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    lines = in_columns([f"{'no':>{digits}}", *HEADINGS], rows, left=5, width=max(width, 100))
+    lines = in_columns(
+        [f"{'no':>{digits}}", *HEADINGS], rows, left=5, width=max(width, 100), whole=True
+    )
     return [*lines, *([LEGEND] if conserving and any("!" in row[-1] for row in rows) else []), ""]
 
 

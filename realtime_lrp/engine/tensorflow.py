@@ -23,6 +23,7 @@ ensure_temporary_folder()
 def _leanly() -> Iterator[None]:
     """Imports without Matplotlib (0.45 s of 2.9 s) and without looking for garbage (0.3 s)."""
     hidden = "matplotlib" not in sys.modules
+    collects = gc.isenabled()
     gc.disable()
     if hidden:
         sys.modules["matplotlib"] = None  # type: ignore[assignment]
@@ -32,7 +33,8 @@ def _leanly() -> Iterator[None]:
         if hidden:
             del sys.modules["matplotlib"]
         gc.freeze()
-        gc.enable()
+        if collects:
+            gc.enable()
 
 
 try:

@@ -293,7 +293,10 @@ class Explainer(ConceptViews):
         return Detections.of(found, threshold)
 
     def boxes(self, x: np.ndarray | tf.Tensor, target: OneTarget = "all") -> DrawnBoxes:
-        """The boxes of the `target`'s classes that a detector finds in `x`, without maps."""
+        """The boxes of the `target`'s classes that a detector finds, without maps.
+
+        `x` is as in a call, and raises the same; UsageError also where the network finds no boxes.
+        """
         graph = self._graph
         ends = detections.ends_of(graph)
         run = self._compiled("boxes", lambda x, t: detections.drawn_of(graph.forward(x), ends, t))

@@ -106,15 +106,21 @@ def _nameless_file() -> int:
 
 def in_columns(
     headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, gap: int = 2,
-    width: int = 140,
+    width: int = 140, whole: bool = False,
 ) -> list[str]:  # fmt: skip
-    """A table as lines of at most `width` characters; columns after the `left` ones stand right."""
+    """A table as lines of at most `width` characters; columns after the `left` ones stand right.
+
+    Where these are `whole`, none of their cells is broken: half a number would be misread.
+    """
     from rich.console import Console  # which takes a while
     from rich.table import Table
 
     table = Table(box=None, show_header=any(headings), padding=(0, gap, 0, 0), pad_edge=False)
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < left else "right", overflow="fold")
+        right = number >= left
+        table.add_column(
+            heading, justify="right" if right else "left", overflow="fold", no_wrap=whole and right
+        )
     for row in rows:
         table.add_row(*row)
     text = StringIO()

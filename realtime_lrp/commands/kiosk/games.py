@@ -114,7 +114,7 @@ class TeachPage(Game):
         if self._key and not reads:
             shown = self._teacher.lesson.showings[-1:]
             few = not shown or len(shown[0].vectors) < TAKEN
-            held = moment.held == f"thing {self._key}"
+            held = f"thing {self._key}" in (moment.held, moment.touched)
             down = held or (few and moment.now < self._until)
             self._teacher.takes(LessonKey(self._key, "visitor", down))
             self._key = self._key if down else ""

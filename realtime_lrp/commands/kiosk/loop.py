@@ -316,7 +316,7 @@ class Exhibit:
         kept = page.kept()
         explained = kept or moment.explained
         maps = self._paint(explained, self._look)
-        if maps and explained:
+        if maps and explained and (explained.result.found or explained.result.segments):
             outlines = outlines_of(
                 explained.engine, explained.result, name=partial(label, captions),
                 inside=captions["inside"],

@@ -56,17 +56,20 @@ def broken(part: str, why: str) -> TemporaryError:
 
 RETRY_S = 2.0  # seconds that the card of a camera counts down before its first picture has come
 OPENING_S = 10.0  # seconds that a camera may take for its first picture before a card says so
+CLIP_S = 15.0  # seconds that a clip may take for its first picture, which a new process reads
 GONE_S = 60.0  # seconds without the camera after which the card asks for the staff
 
 
 def camera_fault(camera: Capture, now: float) -> Fault | None:
     """What is wrong with a camera, at a time in seconds; None also while it is released."""
     missing_s = now - camera.good_at
-    if camera.rests or not (camera.begins or camera.trouble):
+    begins = camera.begins
+    trouble = camera.trouble  # another thread may change both
+    if camera.rests or not (begins or trouble):
         return None
-    if camera.begins:
+    if begins:
         return Fault("camera" if missing_s > OPENING_S else "starting", RETRY_S)
-    card = {FROZEN: "frozen", DARK: "dark"}.get(camera.trouble, "camera")
+    card = {FROZEN: "frozen", DARK: "dark"}.get(trouble, "camera")
     if card == "camera" and missing_s > GONE_S:
         card = "staff"
     return Fault(card, camera.next_try - now)
@@ -82,7 +85,9 @@ def open_clips(clips: Sequence[str], stop: threading.Event) -> PictureSource:
             log.warning("the clips cannot be played, using the included one: %s", first_line(error))
             yield from _played([str(CLIP)], stop)
 
-    return PictureSource(pictures(), stop)
+    source = PictureSource(pictures(), stop)
+    source.patience_s = CLIP_S
+    return source
 
 
 def _played(clips: Sequence[str], stop: threading.Event) -> Iterator[np.ndarray]:
@@ -120,7 +125,8 @@ class RelevancePart:
             changeable=self._config.kiosk.teach,
         )  # fmt: skip
         self.thread.start()
-        self._watched_at = now
+        self._started_at = self._watched_at = now
+        self._failing_since: float | None = None
         self._restart_at: float | None = None
         self.waiting_since: float | None = None  # when the picture was submitted
         self._maps = 0
@@ -164,6 +170,8 @@ class RelevancePart:
         if now - self._watched_at > ASLEEP_S and self.waiting_since is not None:
             self.waiting_since = now  # the process itself was stopped
         self._watched_at = now
+        if not thread.failing:
+            self._failing_since = None
         if thread.maps.count != self._maps:
             self._maps = thread.maps.count
             self.waiting_since = None
@@ -175,10 +183,11 @@ class RelevancePart:
             return Fault("network", self._restart_at - now)
         waited_s = 0.0 if self.waiting_since is None else now - self.waiting_since
         if thread.failing:
-            _check(waited_s, FAILING_S, "it keeps failing")
+            self._failing_since = self._failing_since or now
+            _check(now - self._failing_since, FAILING_S, "it keeps failing")
             return Fault("network", 1.0)
         if self.engine is None:
-            _check(waited_s, LOADING_S, "loading takes too long")
+            _check(now - self._started_at, LOADING_S, "loading takes too long")
             return Fault("starting")
         # a network that always needs long has longer
         last_s = self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0

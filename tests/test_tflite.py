@@ -170,6 +170,12 @@ CASES = {
         tf.compat.v1.image.resize(x, [9, 10], method, align_corners=align)
         for method in ("bilinear", "nearest") for align in (False, True)
     ] + [tf.image.resize(x, [12, 16]), tf.image.resize(x, [12, 16], "nearest")],
+    "several in blocks": lambda x: tf.batch_to_space(
+        tf.nn.conv2d(tf.nn.relu(tf.nn.conv2d(
+            tf.space_to_batch(x, [2, 2], [[4, 4], [4, 4]]) - 0.1, numbers(3, 3, 3, 4), 1, "VALID",
+        )), numbers(3, 3, 4, 4), 1, "VALID"),
+        [2, 2], [[0, 0], [0, 0]],
+    ),
 }  # fmt: skip
 
 

@@ -228,6 +228,16 @@ def test_a_map_is_faint_where_there_is_nothing_to_explain():
         assert alpha.max() == pytest.approx(LOOK.opacity * strongest, rel=1e-3)
 
 
+def test_a_map_is_painted_once_for_each_language():
+    """What follows it begins anew with each painting."""
+    explained, painter = made_of(), MapPainter()
+    names = [("heart",), ("Herz",)]
+    ours, theirs = (lambda *_, name=name: name for name in names)
+    paintings = [painter(explained, LOOK, one) for one in (ours, ours, theirs)]
+    assert paintings[0] is paintings[1] is not paintings[2]
+    assert [one.outlines for one in paintings[1:]] == names
+
+
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     monkeypatch.setattr(view, "FIGURES_S", 1e9)
     viewer = Viewer(figures=True)

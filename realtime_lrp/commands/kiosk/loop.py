@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -90,6 +89,10 @@ class Exhibit:
         self._look = Look.of(config.overlay)
         self._artist = ScreenArtist(self._look)
         self._paint = MapPainter()
+        self._outlined = [
+            partial(outlines_of, name=partial(label, captions), inside=captions["inside"])
+            for captions in self.captions
+        ]
         wanted = [page for page in PAGES if not page.setting or getattr(kiosk, page.setting)]
         self._pages = [page(config) for page in wanted]
         self.page = self._pages[-1]
@@ -315,13 +318,7 @@ class Exhibit:
         words = captions["leave"]
         kept = page.kept()
         explained = kept or moment.explained
-        maps = self._paint(explained, self._look)
-        if maps and explained and (explained.result.found or explained.result.segments):
-            outlines = outlines_of(
-                explained.engine, explained.result, name=partial(label, captions),
-                inside=captions["inside"],
-            )  # fmt: skip
-            maps = replace(maps, outlines=outlines)
+        maps = self._paint(explained, self._look, self._outlined[self.captions.index(captions)])
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and (kept or self._shown_source == "clip")
         shown = explained.frame if explained and with_own_map else self._shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.painting import Drawn, Painted, Series, paint
+from realtime_lrp.view.painting import Drawn, Outline, Painted, Series, paint
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -208,10 +208,16 @@ class MapPainter:
         self._key: tuple[object, ...] | None = None
         self._series = Series()
         self._maps: tuple[ExplainedFrame, list[Drawn]] | None = None
-        self._last: tuple[Look, Painted] | None = None
+        self._last: tuple[tuple[object, ...], Painted] | None = None
 
-    def __call__(self, explained: ExplainedFrame | None, look: Look) -> Painted | None:
-        """The maps to draw; the same object as long as the same frame and look are given."""
+    def __call__(
+        self, explained: ExplainedFrame | None, look: Look,
+        outlined: Callable[..., tuple[Outline, ...]] = outlines_of,
+    ) -> Painted | None:  # fmt: skip
+        """The maps to draw; the same object as long as the arguments stay the same.
+
+        `outlined` is `outlines_of`, or that in another language.
+        """
         if explained is None:
             self._key = self._maps = self._last = None  # so that the engine can be freed
             return None
@@ -230,13 +236,13 @@ class MapPainter:
         if self._maps is None or self._maps[0] is not explained:
             self._maps = (explained, _drawn_maps(explained, look))
             self._last = None
-        if self._last is None or self._last[0] != look:
+        if self._last is None or self._last[0] != (look, outlined):
             result = explained.result
-            outlines = outlines_of(explained.engine, result, explained.request.box)
+            outlines = outlined(explained.engine, result, explained.request.box)
             maps = self._maps[1]
             box = result.region.box
             painted = paint(explained.picture, maps, look, box, outlines, self._series)
-            self._last = look, painted
+            self._last = (look, outlined), painted
         return self._last[1]
 
 

@@ -127,7 +127,7 @@ def recorded_in(file: str) -> Provenance | None:
         found = find_provenance(path)
     except DamagedInputError as error:
         raise ConfigError(str(error)) from None
-    if found is None and suffix in READERS and suffix != ".json":  # which may be a configuration
+    if found is None and suffix in READERS and suffix != ".json":  # a .json may be a configuration
         raise ConfigError(
             f"{file!r} holds no settings. Expected a YAML file, or an output of realtime-lrp that "
             "says how it was made: see realtime-lrp show."

@@ -118,7 +118,7 @@ class Ranking:
 
     def __init__(self, channels: int, classes: int):
         self.relevant = Best(channels)  # pictures with the largest shares, see `shares_of`
-        self.activating = Best(channels)  # and with the largest activation anywhere
+        self.activating = Best(channels)  # those with the largest activation anywhere
         # in how many pictures a channel was among the `OFTEN` largest
         self.often: np.ndarray = np.zeros(channels, np.int64)
         # positive shares summed over the pictures of a class

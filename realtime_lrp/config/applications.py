@@ -19,7 +19,7 @@ class Application:
     preprocess: str  # how its training pictures were prepared, see `PREPROCESSING`
     # as https://keras.io/api/applications says; of MobileNetV3 four bytes a parameter, and Keras's
     # docstring
-    megabytes: int  # of the download
+    megabytes: int  # the download's size
     top1: float  # per cent of ImageNet's validation photos that it names correctly
     file: str  # the name of its weights in Keras's cache folder
     options: dict[str, Any] = field(default_factory=dict)  # further arguments of the builder

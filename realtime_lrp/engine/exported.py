@@ -154,7 +154,7 @@ class ExportedEngine(PictureEngine):
         self.explainer = ExportedExplainer(self.network, lrp.target)
         self.precision = about.precision
         drawn = about.map
-        tolerance = math.inf if drawn.accounted else None  # which layer lost is not known
+        tolerance = math.inf if drawn.accounted else None  # files do not say where it was lost
         several = about.classes > 1
         kind = MapKind(self.name, drawn.by_rules, drawn.difference, several, tolerance)
         self.kinds = (kind,)

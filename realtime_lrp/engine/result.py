@@ -68,7 +68,7 @@ class Batch:
     concepts: ConceptRequest | None  # the channels that are wanted too, or None
     prior: np.ndarray | None  # see `Engine.begin`
     aim: Aim
-    where: dict[str, np.ndarray]  # of a segmentation, fields of its `TargetTensors`
+    where: dict[str, np.ndarray]  # a segmentation's fields of `TargetTensors`
 
     def parts(self, count: int) -> list[Batch]:
         """The batch in a number of parts at most, in order."""
@@ -250,7 +250,7 @@ class Result:
 class FoundBox(Result):
     """A detector's box with the result of its score."""
 
-    box: FloatBox  # in pixels of the picture
+    box: FloatBox  # pixels of the picture
     label: int
     score: float
     inside: float  # the share of the positive relevance of the first map that lies in the box

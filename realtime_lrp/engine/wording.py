@@ -139,7 +139,7 @@ class Loss:
     """The place that loses most relevance."""
 
     layer: str | None  # None of integrated gradients, which need more samples
-    share: float  # of what started; below 0 it is gained
+    share: float  # what was lost, as a share of what started; below 0 it was gained
     kind: str = ""  # the layer's type
 
 

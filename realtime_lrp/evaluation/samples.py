@@ -223,8 +223,8 @@ class Box(NamedTuple):
     """A detector's box on a drawing."""
 
     scene: int
-    number: int  # in the scene, the surest one first
-    score: int  # which of the scores of all places and classes is its own
+    number: int  # its number in the scene, the surest box first
+    score: int  # its score's number among those of all places and classes
     drawing: int
 
 

@@ -22,7 +22,7 @@ Fit = Annotated[str, msgspec.Meta(pattern="^(crop|squash|letterbox)$")]
 class MapFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about the map before it is computed, for drawing and checking."""
 
-    stride: tuple[Positive, Positive]  # of the grid that is smoothed away in drawings
+    stride: tuple[Positive, Positive]  # drawings smooth away a grid of this stride
     signed: bool  # classes that do not count against others can have negative entries
     by_rules: bool  # follows the rules of a composite
     difference: bool  # adds up to a difference of scores
@@ -33,7 +33,7 @@ class MapFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata; each field is an entry of the file, as text or as JSON."""
 
-    name: str  # of the network
+    name: str  # the network's
     labels: list[str] | None  # class names in order
     classes: Positive  # how many scores there are
     method: str
@@ -41,7 +41,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     target: str  # what is explained, where it is fixed; "" where the input `target` says it
     precision: str  # the type of the file's numbers
     size: tuple[Positive, Positive]  # (H, W) of the input `picture`
-    fit: Fit  # which part of a picture belongs there
+    fit: Fit  # says which part of a picture the network gets
     preprocess: str  # how the file prepares the picture inside
     warning: str  # why the answers may be wrong, or ""
     largest_difference: float  # from the explainer's maps, as a share of their largest entry

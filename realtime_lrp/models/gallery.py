@@ -165,7 +165,7 @@ class LayerContents(msgspec.Struct, frozen=True):
 
     name: Word
     channels: Annotated[int, msgspec.Meta(ge=1, le=MAX_CHANNELS)]
-    entries: dict[Number, ChannelContents]  # of the channels with pictures
+    entries: dict[Number, ChannelContents]  # channels that have pictures
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +194,7 @@ class Gallery:
         self._ends = list(accumulate(contents.sizes, initial=0))
         self._layers = {layer.name: layer for layer in contents.layers}
         self._named = names or NamesFile()
-        self.names = self._named.names  # that a user gave: layer -> channel -> name
+        self.names = self._named.names  # the user's: layer -> channel -> name
         self.network, self.layers = contents.network, tuple(self._layers)
         self.other_network = ""  # what it was made with instead: "other weights of vgg16"
         self._decoded = lru_cache(DECODED_BYTES // (SHOWN * 3 * contents.side**2))(self._decode)

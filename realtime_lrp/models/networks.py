@@ -154,7 +154,7 @@ def _with_preparation(network: Network, file: str, who: str | None) -> Network:
         return replace(network, warning="")
     model: Any = network.model
     teachable = {layer.name for layer in model._flatten_layers()} & {"dense_Dense1", "dense_Dense2"}
-    if network.warning and teachable:  # whose files do not say that it hands on -1 to 1
+    if network.warning and teachable:  # its files do not say that it hands on -1 to 1
         network = replace(network, preprocess="tf", warning="")
         who = "Teachable Machine, which named its layers,"
     way = network.preprocess

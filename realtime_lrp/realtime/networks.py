@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEPT_UP = 0.8  # the first network keeps up if it explains at least this share of the frames
 LONGEST_REST = 3.0  # multiples of the time that a map took
-STEP = 1.0  # by how much a rest changes
+STEP = 1.0  # a rest changes by so much
 
 
 def network_names(config: Config) -> tuple[str, ...]:

@@ -267,7 +267,7 @@ class Snapshot:
     picture: np.ndarray  # the camera's part of it
     explained_picture: np.ndarray | None  # None where it is the same
     engine: Engine
-    target: str  # in words
+    target: str  # the target in words
     result: Result
     probe: bool
     followed_channel: int | None

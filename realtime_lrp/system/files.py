@@ -180,7 +180,7 @@ def refuse_busy(target: Path) -> None:
 
 def runs(number: str) -> bool:
     """Whether there is a process with this number; if in doubt, yes."""
-    import psutil  # which takes a while
+    import psutil  # this takes a while
 
     return not re.fullmatch("[0-9]{1,9}", number) or psutil.pid_exists(int(number))
 

@@ -84,7 +84,7 @@ def free_all_cycles() -> None:
 
 def available_bytes() -> int:
     """The memory this process may still allocate: free on the machine, or left by its cgroups."""
-    import psutil  # which takes a while
+    import psutil  # this takes a while
 
     own = psutil.Process().memory_info().rss
     return min([psutil.virtual_memory().available, *(limit - own for limit in _cgroup_limits())])

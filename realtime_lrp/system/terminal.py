@@ -112,7 +112,7 @@ def in_columns(
 
     Where these are `whole`, none of their cells is broken: half a number would be misread.
     """
-    from rich.console import Console  # which takes a while
+    from rich.console import Console  # this takes a while
     from rich.table import Table
 
     table = Table(box=None, show_header=any(headings), padding=(0, gap, 0, 0), pad_edge=False)

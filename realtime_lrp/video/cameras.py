@@ -84,7 +84,7 @@ class Camera(Source):
             if value:
                 self._capture.set(name, value)
         self.described = f"{self._name}, {self._given()}"
-        self._logged = False  # which settings the camera uses
+        self._logged = False  # whether the camera's settings are logged
 
     def read(self) -> np.ndarray | None:
         for _ in range(MOST_BAD_PICTURES):

@@ -30,7 +30,7 @@ def open_stream(url: str, stop: threading.Event) -> Source:
     opened = stream.container
     name = opened.format.name
     ends = opened.duration or opened.size > 0
-    pieces = name.startswith(LISTS)  # with their own clock
+    pieces = name.startswith(LISTS)  # pieces have their own clock
     if not pieces and (name.startswith(LIVE) or not ends):
         return stream
     stream.close()

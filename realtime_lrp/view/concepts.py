@@ -15,7 +15,7 @@ from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width,
 ROWS = 4  # how many channels have a row
 GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
 SHOWN = 3  # pictures of the gallery in a row
-SHOWN_UPRIGHT = 2  # on tall canvases, where two rows stand beside each other
+SHOWN_UPRIGHT = 2  # the same on tall canvases, where two rows stand beside each other
 WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
 LEAST = 16  # the least width there, in heights of a letter: the answer stays large
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out

@@ -242,7 +242,7 @@ def intensity(one: Drawn, relative: float = 1.0) -> np.ndarray:
 class Outline(NamedTuple):
     """A box, or lines within it, with what stands above and below."""
 
-    box: FloatBox  # in pixels of the picture
+    box: FloatBox  # pixels of the picture
     above: str
     below: str
     colour: tuple[int, int, int]

@@ -34,8 +34,8 @@ class CheckGroup:
     """Checks that run in one child process, by the names of their rows."""
 
     name: str
-    timeout_s: float  # for all of them
-    mark: Mark  # for what fails
+    timeout_s: float  # all its checks share this time
+    mark: Mark  # stands before what fails
     advice: str
     checks: Mapping[str, Check]
 

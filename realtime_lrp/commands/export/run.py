@@ -64,7 +64,7 @@ RUNTIME: dict[str, dict[str, str]] = {
 CHECKSUMS = RUNTIME["wasm"] | RUNTIME["webgpu"]
 
 LARGEST = 64 << 20  # bytes of a file of onnxruntime-web
-MEGABYTES = 14  # that a visitor loads of it at least
+MEGABYTES = 14  # a visitor loads at least so much of it
 
 GRAPH = "explanation.onnx"
 PARTS = "worker.js", "offline.js"

@@ -33,8 +33,8 @@ class Moment:
     now: float
     state: ScreenState
     since: float  # when the state began
-    left_s: float  # in the state idle, until the exhibit starts over
-    source: str  # whose pictures are shown: "camera", "clip" or ""
+    left_s: float  # seconds until an idle exhibit starts over
+    source: str  # the one that is shown: "camera", "clip" or ""
     captions: Captions
     engine: Engine | None = None  # None before the first map
     explained: ExplainedFrame | None = None

@@ -148,7 +148,7 @@ class RelevancePart:
         from realtime_lrp.teaching.lesson import Lesson  # these import TensorFlow
         from realtime_lrp.teaching.teacher import Teacher
 
-        self._untaught = self._untaught or self.thread.engine  # which may still be a taught one
+        self._untaught = self._untaught or self.thread.engine  # the engine may be a taught one
         return Teacher(Lesson(classes), self.frames, self.thread, lambda *_: "").__enter__()
 
     def forget(self, teacher: Teacher) -> None:

@@ -223,6 +223,6 @@ def replace_files(texts: Mapping[Path, str], mode: int = 0o666) -> str:
                 part.touch(mode)
                 part.write_text(text, encoding="utf-8")
     except (Error, OSError) as error:
-        cause = error.__cause__ or error  # which does not say that nothing is left
+        cause = error.__cause__ or error  # its text does not say that nothing is left
         return (isinstance(cause, OSError) and cause.strerror) or first_line(cause)
     return ""

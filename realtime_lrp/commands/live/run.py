@@ -102,7 +102,7 @@ def run(
 
         def report() -> None:
             figures = view.figures()
-            if stats and (engine := first.engine):  # without an engine there are none
+            if stats and (engine := first.engine):  # there are none without an engine
                 write_figures(stats, figures, engine.provenance(None, "live"))
 
         def finish() -> None:

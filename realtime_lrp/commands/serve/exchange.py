@@ -28,7 +28,7 @@ class Viewer:
         self.latency_ms = 0.0  # capture to screen, of the last picture that was confirmed
         self.awake = asyncio.Event()  # set: there may be something new
         self.shows = 0  # number of the picture that was sent last
-        self.sent: Item[bytes] | None = None  # that picture, until it is confirmed
+        self.sent: Item[bytes] | None = None  # what was sent last; None once it is confirmed
         self._map = b""  # the map of the newest picture of its own camera
         self._knows: dict[str, str | bytes] = {}
 

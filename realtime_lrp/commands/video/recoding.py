@@ -64,7 +64,7 @@ class RecodingOrder(msgspec.Struct, frozen=True, tag=True):
     sound: bool
     size: tuple[int, int]  # rows and columns of the network's input
     fit: str
-    region: FloatBox | None  # that it sees of each frame, in fractions
+    region: FloatBox | None  # the network's part of each frame, in fractions
     follows: bool  # whether it follows a thing: then the parent gets whole frames
     mirror: bool
     look: Look
@@ -109,7 +109,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
 
     frames: Count
     expected: Count  # about how many frames there should be if the source ended early, else 0
-    times: tuple[float, ...]  # of the frames after the last `PictureBatch`
+    times: tuple[float, ...]  # seconds, the frames' after the last `PictureBatch`
     bad_packets: Count
     lost_sound: Count
     notes: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ class OnnxFile:
     nodes: list[Any]  # between pictures and outputs, each after those that it reads
     arrays: dict[str, np.ndarray]  # the constants that nodes read
     pictures: str  # the name of the input
-    shape: tuple[int | None, ...]  # of the pictures, None where a size is open
+    shape: tuple[int | None, ...]  # the pictures', None where a size is open
     whole: bool  # whether pictures are whole numbers from 0 to 255
     outputs: list[str]
     chosen: str  # the operation that chooses from the outputs in the file, or ""

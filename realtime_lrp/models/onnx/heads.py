@@ -18,7 +18,7 @@ from realtime_lrp.relevance.network.places import OF_CLASSES
 from realtime_lrp.relevance.reading.tracing import CannotReadError, compute_of
 
 OF_BOXES = re.compile("box|loc|coord|dets", re.IGNORECASE)  # names of outputs
-OF_PLACES = re.compile("obj|iou|center", re.IGNORECASE)  # with one score for each place
+OF_PLACES = re.compile("obj|iou|center", re.IGNORECASE)  # names of outputs with a score a place
 COARSE = 16  # a map with as many pixels to a cell, or rows for as many places, may be a detector's
 
 MOVES = (

@@ -42,7 +42,7 @@ OF_PICTURES = ("Attention", "AveragePool", "Conv", "ConvTranspose", "MaxPool")
 SLOW = ("Conv", "GatherND", "Resize", "ScatterND")
 """Operations that take many steps for each entry of inputs and outputs, which counts 256 times."""
 
-MAX_CONSTANT_ENTRIES = 1 << 28  # that are computed; few bytes of a file can ask for any number
+MAX_CONSTANT_ENTRIES = 1 << 28  # entries of what is computed; a short file can ask for any number
 MAX_LETTERS = 500  # letters of a layer's name
 MAX_SIZES = 1000  # the most entries of a constant that may be the sizes of another one
 

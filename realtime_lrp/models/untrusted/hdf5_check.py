@@ -19,7 +19,7 @@ MAX_EXPANSION = 1000  # How many times larger than in the file data may be; gzip
 SMALL_BYTES = 64 << 20  # Data of up to this size is accepted whatever its compression
 
 BASE_CPU_S = 5.0  # CPU time for any file
-BYTES_PER_CPU_S = 20e6  # and its size divided by this speed
+BYTES_PER_CPU_S = 20e6  # a file's size divided by this adds to it
 MAX_ITEM_BYTES = 16  # The largest number of NumPy that is no complex one
 SEED_VALUES = 2  # What a seed generator has
 MAX_MEMORY = 4 << 30  # Bytes of address space for the child, on top of the file's own size

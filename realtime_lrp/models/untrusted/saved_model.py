@@ -56,7 +56,7 @@ class SavedGraph:
     """The flat graph between the input and the outputs of a network, and nothing else."""
 
     graph: graph_pb2.GraphDef
-    input_shape: tuple[int | None, ...]  # with the batch, None where it is open
+    input_shape: tuple[int | None, ...]  # the batch's axis included, None where it is open
     input_type: tf.DType
     outputs: tuple[str, ...]  # tensors
     variables: dict[str, np.ndarray]  # values by the operations that stand for them

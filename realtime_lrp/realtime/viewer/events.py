@@ -48,7 +48,7 @@ class MouseMoved(Event, frozen=True):
 
     x: int  # pixels of the canvas
     y: int
-    button: str  # which is down: "left", "right" or ""; "frame" draws a rectangle
+    button: str  # the one that is down: "left", "right" or ""; "frame" draws a rectangle
 
 
 class OnCanvas(Event, frozen=True, kw_only=True):

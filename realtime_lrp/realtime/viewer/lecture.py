@@ -20,7 +20,7 @@ from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
 from realtime_lrp.view.hud import Block
 
-INCLUDED = {file.stem: file for file in (ASSETS / "lecture").glob("*.yaml")}  # by language
+INCLUDED = {file.stem: file for file in (ASSETS / "lecture").glob("*.yaml")}  # language -> file
 
 COMMANDS = {
     one.name: one

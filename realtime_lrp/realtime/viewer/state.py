@@ -40,7 +40,7 @@ class Order(NamedTuple):
 class Pointer:
     """The mouse over the canvas."""
 
-    at: Pixel = (-1, -1)  # on the canvas
+    at: Pixel = (-1, -1)  # its pixel of the canvas
     button: str = ""  # which button is down: "left", "right" or ""
     holds: str = ""  # what it was pressed on: "picture", "box", "bar", "button", "menu", "frame"
     start: Pixel = (0, 0)  # where it was pressed

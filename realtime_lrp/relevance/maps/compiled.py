@@ -42,7 +42,7 @@ class Explained(NamedTuple):
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
     found: detections.DrawnBoxes | tuple[()]  # a detector's boxes, where maps are drawn
-    regions: starts.Regions | tuple[()]  # of a segmentation
+    regions: starts.Regions | tuple[()]  # a segmentation's
     inside: Any  # float32 [N], the share of positive relevance of the first map in each box
 
 

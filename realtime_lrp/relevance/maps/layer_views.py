@@ -91,7 +91,7 @@ class LayerViews:
 
     def pictures_at_once(self) -> int:
         """How many pictures of a batch are explained together, in half of the memory free now."""
-        if tf.config.list_physical_devices("GPU"):  # which says when its memory does not suffice
+        if tf.config.list_physical_devices("GPU"):  # a GPU says when its memory does not suffice
             return 1 << 30
         maps = len(self._plans) * (DRAWN if self._graph.ends else 1)
         each = self._plans[0].activations * (COPIES + COPIES_PER_MAP * maps)

@@ -88,7 +88,7 @@ def _fold_backwards(graph: Graph, norm: Node, affine: steps.Affine) -> bool:
 
 
 def _fold_forwards(graph: Graph, norm: Node, affine: steps.Affine) -> bool:
-    layers: dict[Node, Linear] = {}  # that read what the norm computes, identities skipped
+    layers: dict[Node, Linear] = {}  # they read what the norm computes, identities skipped
     left = [norm.output]
     while left:
         number = left.pop()

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import Step, Tensors
 
-RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}  # which layers with weights compute too
+RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}  # layers with weights compute these too
 
 Modify = Callable[[tf.Tensor], tf.Tensor]  # how w, or b, becomes w'
 

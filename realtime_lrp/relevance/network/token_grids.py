@@ -20,7 +20,7 @@ from realtime_lrp.relevance.network.steps import Add, Elementwise, Move, Permute
 
 BY_ENTRY = Elementwise | traced_steps.Stopped | traced_steps.Offset
 SEVERAL = Add | Product | traced_steps.Quotient
-SCALINGS = {"Mul", "Div", "RealDiv"}  # which multiply each entry by a constant
+SCALINGS = {"Mul", "Div", "RealDiv"}  # these multiply each entry by a constant
 PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}  # also with a constant query
 
 

@@ -27,7 +27,7 @@ from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.reading.reader import Reader
 from realtime_lrp.relevance.reading.tracing import Call, Trace
 
-CHECKED: weakref.WeakSet[keras.Model] = weakref.WeakSet()  # whose layers were compared before
+CHECKED: weakref.WeakSet[keras.Model] = weakref.WeakSet()  # their layers were compared before
 
 Shape = Sequence[int | None]
 

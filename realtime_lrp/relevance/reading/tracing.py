@@ -138,7 +138,7 @@ class Chain:
 
     root: Held
     compute: Callable[[tf.Tensor], tf.Tensor]  # the traced root, float32 -> the value
-    last: tf.Operation | None = None  # which computes the value
+    last: tf.Operation | None = None  # it computes the value
     types: tuple[str, ...] = ()  # types of all operations
     constants: bool = False  # whether some read constants too
 
@@ -252,7 +252,7 @@ AS_ACTIVATION = {
 }  # fmt: skip
 """Type of an operation -> its name as an activation."""
 
-DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}  # by which a normalisation divides
+DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}  # a normalisation divides by these
 # operations that make a ReLU out of a comparison
 COMPARISONS = {"ClipByValue", "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum"}
 
